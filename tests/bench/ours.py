@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import FETCH, FLOW, MAX_ACK_PENDING, WINDOW, Run, Runner, Task, batches
+from tests.bench.task import CALLBACKS, FETCH, FLOW, MAX_ACK_PENDING, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto.client.consume.message import ConsumerMsg
@@ -158,6 +158,44 @@ def sync_pull_messages(task: Task) -> None:
                     if run.received == run.count:
                         break
                 nc.flush()
+
+
+def sync_consume(task: Task) -> None:
+    sync_callbacks(task)
+
+
+def sync_consume_keys(task: Task) -> None:
+    sync_callbacks(task, concurrency=CALLBACKS, key=key_of)
+
+
+def sync_callbacks(task: Task, **how: Any) -> None:
+    import threading
+
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            complete, lock = threading.Event(), threading.Lock()
+
+            def take(
+                message: ConsumerMsg, run: Run = run, complete: threading.Event = complete, lock: Any = lock
+            ) -> None:
+                with lock:
+                    run.received += 1
+                    run.received_bytes += len(message.data)
+                if run.received == run.count:
+                    complete.set()
+
+            with js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
+                with sub.consume(take, max_msgs=FETCH, **how):
+                    complete.wait()
+                nc.flush()
+
+
+def key_of(message: ConsumerMsg) -> int:
+    """One of CALLBACKS keys."""
+    return message.metadata.sequence.stream % CALLBACKS
 
 
 def sync_ordered(task: Task) -> None:
@@ -342,6 +380,34 @@ async def ordered_callback(connect: Connect, task: Task) -> None:
 
             async with await js.subscribe(stream=run.stream, ordered=True, cb=take):
                 await complete.wait()
+
+
+async def consume(connect: Connect, task: Task) -> None:
+    await callbacks(connect, task)
+
+
+async def consume_keys(connect: Connect, task: Task) -> None:
+    await callbacks(connect, task, concurrency=CALLBACKS, key=key_of)
+
+
+async def callbacks(connect: Connect, task: Task, **how: Any) -> None:
+    import anyio
+
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            complete = anyio.Event()
+
+            def take(message: ConsumerMsg, run: Run = run, complete: anyio.Event = complete) -> None:
+                run.received += 1
+                run.received_bytes += len(message.data)
+                if run.received == run.count:
+                    complete.set()
+
+            async with await js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
+                async with sub.consume(take, max_msgs=FETCH, **how):
+                    await complete.wait()
+                await nc.flush()
 
 
 async def copy(connect: Connect, task: Task) -> None:

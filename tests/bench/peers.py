@@ -5,6 +5,8 @@ What they lack is written by hand:
  * nats-py has no Direct Get in batches: pages are requested by hand, on a subscription. That is iterated over, as with
    all other clients, or has a callback, which costs it less and has no back-pressure.
  * nats-py's ordered consumer is iterated over, or has a callback.
+ * nats-py pulls without callbacks. Its callback is that of a push consumer, acknowledged as it returns.
+   nats-jetstream has an iterator.
  * nats-jetstream-extra (with nats-jetstream and nats-core) has both. To publish ahead it needs many tasks.
 
 Peers need not be installed, so they are imported by name and are untyped here.
@@ -93,6 +95,27 @@ def nats_py_ordered_callback(task: Task) -> None:
                 run.subject, stream=run.stream, cb=on_message, ordered_consumer=True
             )
             await complete.wait()
+            await subscription.unsubscribe()
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def nats_py_callback_ack(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        config = import_module("nats.js.api").ConsumerConfig(max_ack_pending=FETCH)
+        for run in task.runs():
+            complete = asyncio.Event()
+
+            async def on_message(message: Any, run: Run = run, complete: asyncio.Event = complete) -> None:
+                count(message, run)
+                if run.received == run.count:
+                    complete.set()
+
+            subscription = await nc.jetstream().subscribe(run.subject, stream=run.stream, cb=on_message, config=config)
+            await complete.wait()
+            await nc.flush()
             await subscription.unsubscribe()
         await nc.close()
 
@@ -234,6 +257,25 @@ def extra_atomic(task: Task) -> None:
                 for _ in chunk[:-1]:
                     await batch.add(run.subject, run.payload)
                 await batch.commit(run.subject, run.payload)
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def extra_iterator_ack(task: Task) -> None:
+    async def main() -> None:
+        nc, js = await connect_extra(task.url)
+        for run in task.runs():
+            consumer = await js.create_consumer(
+                run.stream, name="bench", ack_policy="explicit", max_ack_pending=-1, durable_name="bench"
+            )
+            async for message in await consumer.messages(max_messages=FETCH):
+                count(message, run)
+                await message.ack()
+                if run.received == run.count:
+                    break
+            await nc.flush()
+            await js.delete_consumer(run.stream, "bench")
         await nc.close()
 
     asyncio.run(main())

@@ -191,6 +191,29 @@ JOBS: Final = {
         reads=True,
         against=(("fetch-ack", "nats-py"),),
     ),
+    "consume": Job(
+        "consume with a callback, acknowledged as it returns",
+        60_000,
+        {
+            "jsproto-sync": ours.sync_consume,
+            "jsproto-asyncio": ours.on_asyncio(ours.consume),
+            "jsproto-trio": ours.on_trio(ours.consume),
+            "nats-py-callback": peers.nats_py_callback_ack,
+            "nats-jetstream-extra": peers.extra_iterator_ack,
+        },
+        reads=True,
+    ),
+    "consume-keys": Job(
+        "the same, eight callbacks at once, and an order for each of eight keys",
+        60_000,
+        {
+            "jsproto-sync": ours.sync_consume_keys,
+            "jsproto-asyncio": ours.on_asyncio(ours.consume_keys),
+            "jsproto-trio": ours.on_trio(ours.consume_keys),
+        },
+        reads=True,
+        against=(("consume", "nats-py-callback"), ("consume", "nats-jetstream-extra")),
+    ),
     "ordered-push": Job(
         "ordered push consumer reads a whole stream",
         60_000,

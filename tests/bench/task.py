@@ -20,6 +20,7 @@ FLOW: Final = 500  # messages for each acknowledgement of a fast-ingest batch
 WINDOW: Final = 1_000  # publishes without an acknowledgement yet
 BATCH: Final = 1_000  # messages of an atomic batch; no server takes more unless it is configured to
 FETCH: Final = 500  # messages asked for by one fetch
+CALLBACKS: Final = 8  # that may run at once, and keys of their messages
 MAX_ACK_PENDING: Final = 10_000  # messages that a flow-control consumer delivers without an answer
 PAGE: Final = 32_768  # messages asked for by one Direct Get; what the library itself asks for
 
