@@ -73,8 +73,8 @@ HERE: Final[dict[str, tuple[type, ...]]] = {
 """What a name of the right column stands for."""
 THEIR_WORDS: Final = frozenset(
     {
-        "allow_reconnect=False", "create", "direct=False", "future", "max_msgs", "ordered_consumer=True",
-        "subjects_filter",
+        "allow_reconnect=False", "create", "direct=False", "future", "max_msgs", "msg_ttl", "ordered_consumer=True",
+        "stream", "subjects_filter",
     }
 )  # fmt: skip
 """What the right column says of nats-py."""
