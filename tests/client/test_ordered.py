@@ -256,6 +256,7 @@ def test_what_the_server_refuses_for_good_ends_it() -> None:
     readable = reading.ordered.readable()
     reading.h.reply_to(reading.request, refusal(404, 10059))
     assert isinstance(readable.error, StreamNotFoundError)
+    assert readable.error.about == "stream S"
     assert reading.ordered.phase is OrderedPhase.ENDED
     assert isinstance(reading.ordered.ready().error, StreamNotFoundError)
     assert reading.ordered.deadline() is None

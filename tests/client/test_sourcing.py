@@ -290,7 +290,7 @@ def test_what_cannot_be_sourced_ends_it(answer: dict[str, Any], error: type[Exce
     _, look = s.expect("INFO")
     s.h.reply_to(look, answer)
     assert s.machine.phase is SourcingPhase.ENDED
-    with pytest.raises(error):
+    with pytest.raises(error, match="C"):
         s.machine.ready().result()
     with pytest.raises(error):
         s.machine.readable().result()

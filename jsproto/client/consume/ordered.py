@@ -146,7 +146,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         if not (is_creation or message.subject == self._identity_to):
             return  # about a consumer that was left
         try:
-            body = self._body(message)
+            body = self._body(message, f"stream {self.stream}")
             if is_creation:
                 self._created(ConsumerInfo.from_json(body), now)
             else:

@@ -124,14 +124,14 @@ class ResumingBuffer(PushBuffer[D]):
         """Subscribe to what outlives the subscriptions."""
         self._anchor = self._outbox.subscribe(f"{self._inbox}.*", _Anchor(self))
 
-    def _body(self, message: Msg) -> Json:
-        """The body of an answer of the API.
+    def _body(self, message: Msg, about: str) -> Json:
+        """The body of an answer of the API, which was asked ``about`` something.
 
         Raises: Error: what it says, or that there is no JetStream.
         """
         if is_no_responders(message):
             raise JetStreamNotAvailableError(self._api.prefix)
-        return decode_response(message.payload)
+        return decode_response(message.payload, about=about)
 
     def _overflow(self, size: int, now: float) -> None:
         super()._overflow(size, now)

@@ -286,7 +286,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._looked(message, now)
             return
         try:
-            info = ConsumerInfo.from_json(self._body(message))
+            info = ConsumerInfo.from_json(self._body(message, f"consumer {self.consumer} of stream {self.stream}"))
             if self.phase is SourcingPhase.RESETTING:
                 identity = last_value(message.header, IDENTITY) if message.header else None
                 self._begun_again(info, None if identity is None else identity.decode("utf-8", "replace"), now)
@@ -473,7 +473,7 @@ class SourcingConsumer(ResumingBuffer[D]):
     def _looked(self, answer: Msg, now: float) -> None:
         """The stream was looked up: reset the consumer, to its first message if that is left over."""
         try:
-            found = StreamInfo.from_json(self._body(answer))
+            found = StreamInfo.from_json(self._body(answer, f"stream {self.stream}"))
         except Error:
             self._reset(now)
             return
