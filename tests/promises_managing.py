@@ -11,6 +11,8 @@ CLIENT_WRITE_BACK: Final = "client/test_write_back.py::test_"
 DRIVERS_CONTEXTS: Final = "drivers/test_contexts.py::test_"
 DRIVERS_MANAGING: Final = "drivers/test_managing.py::test_"
 
+CLI: Final = "cli/test_"
+
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "Environment and contexts": (
         promise(
@@ -20,6 +22,21 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "Fields that `nats` does not know are ignored.",
             DRIVERS_CONTEXTS + "a_context_by_its_name",
+        ),
+    ),
+    "Output and exit codes": (
+        promise(
+            "With `--json` standard output has JSON objects alone, one a line.",
+            CLI + "messages.py::test_stored_messages_are_read_in_every_way",
+            CLI + "streams.py::test_a_failure_is_an_object_too",
+        ),
+        promise(
+            "Without a terminal they need `--force`.",
+            CLI + "streams.py::test_nothing_is_destroyed_where_nobody_can_be_asked",
+        ),
+        promise(
+            "`consume --ack` acknowledges a message after it was printed, and the pipe has taken it.",
+            CLI + "messages.py::test_a_reader_that_goes_away_ends_it_quietly",
         ),
     ),
     "Managing streams and consumers": (

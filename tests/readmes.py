@@ -8,8 +8,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = (
-    ".", "jsproto", "transports/jsproto_io", "transports/jsproto_io/testing", "transports/pyspark_jetstream", "tests",
-    "fuzz",
+    ".", "jsproto", "transports/jsproto_io", "transports/jsproto_io/cli", "transports/jsproto_io/testing",
+    "transports/pyspark_jetstream", "tests", "fuzz",
 )  # fmt: skip
 PAGES: Final = ("transports/jsproto_io/NATS_PY.md", "transports/jsproto_io/WORKERS.md")
 """Pages beside a README, which belong to it."""

@@ -77,8 +77,8 @@ ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
 # The modules that may ask for the time of day: a server stamps messages with it, and a delay ends at a moment.
 TIME_OF_DAY: Final = {"jsproto_io.testing.host": {"time_ns"}, "jsproto_io._state.keywords": {"time_ns"}}
-# The one that computes with dates: it knows what time it is in other places, when it is told what time it is.
-DATES: Final = {"jsproto_io._state.zones": {"UTC", "datetime"}}
+# Those that know dates: what time it is in other places, and what time a person has written.
+DATES: Final = {"jsproto_io._state.zones": {"UTC", "datetime"}, "jsproto_io.cli.values": {"datetime"}}
 THIRD_PARTY: Final = {
     "jsproto_io/trio.py": {"trio"},
     "jsproto_io/_aio/trio_link.py": {"trio"},
@@ -89,6 +89,7 @@ THIRD_PARTY: Final = {
     "jsproto_io/testing/simulation/trio.py": {"trio"},
     "jsproto_io/testing/plugin.py": {"pytest"},
     "jsproto_io/cli/": {"attrs", "typer", "rich", "plotille"},
+    "jsproto_io/cli/commands/bench.py": {"nats"},  # the peer that it measures, where it is installed
     "pyspark_jetstream/": {"attrs", "pyspark", "pyarrow"},
     "pyspark_jetstream/pipelines/": {"py4j", "typer", "rich", "matplotlib"},
 }

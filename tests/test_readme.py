@@ -47,6 +47,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "while work.finished < 100", "threading.Event", "add_signal_handler", "open_signal_receiver",
         "js.dead_letters(",
     ),
+    "transports/jsproto_io/cli": (),  # its examples are run by tests/cli/test_page.py
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
     "fuzz": (),

@@ -24,13 +24,14 @@ from jsproto_io.cli import demo as demos
 from jsproto_io.cli.app import app
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
+from tests.cli.calling import NOWHERE
 
 ROWS = 3000
 
 
 def call(*arguments: str, **env: str) -> tuple[int, str, str]:
     """Run a command in this process."""
-    result = CliRunner().invoke(app, arguments, env={"NATS_URL": "nats://127.0.0.1:1", **env})
+    result = CliRunner().invoke(app, arguments, env={**NOWHERE, "NATS_URL": "nats://127.0.0.1:1", **env})
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto_io.cli.app import CopyColumn
+from jsproto_io.cli.commands.mirror import CopyColumn
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from tests.cli.test_end_to_end import call

@@ -12,7 +12,6 @@ from rich.console import Console, RenderableType
 
 from jsproto.events import FlowRateChanged, GapReported
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.consumer import ConsumerReset
 from jsproto_io.cli import report
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingest import MAX_SAMPLES, Ingest, Meter
@@ -231,22 +230,3 @@ def test_losses_are_counted() -> None:
     assert "up to 8" in text
     assert "not stored" in text
     assert report.ingest_json(result, 0)["lost"] == [[3, 4]]
-
-
-# -- consumer ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pending", "identity", "text"),
-    [
-        (1, None, "consumer C? of stream S goes on at sequence 1,200: 1 message to deliver"),
-        (3_000, "ID", "consumer C? of stream S goes on at sequence 1,200: 3,000 messages to deliver"),
-    ],
-)
-def test_a_reset_in_words_and_as_json(pending: int, identity: str | None, text: str) -> None:
-    body = {"stream_name": "S", "name": "C\x1b", "config": {}, "num_pending": pending, "reset_seq": 1_200}
-    reset = ConsumerReset.from_json(body, identity)
-    assert report.reset_text(reset) == text
-    assert report.reset_json(reset) == {
-        "stream": "S", "consumer": "C\x1b", "reset_seq": 1_200, "pending": pending, "stream_identity": identity,
-    }  # fmt: skip

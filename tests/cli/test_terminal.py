@@ -17,7 +17,8 @@ import jsproto
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto_io.cli import main
-from jsproto_io.cli.app import acknowledged, app
+from jsproto_io.cli.app import app
+from jsproto_io.cli.commands.ingest import acknowledged
 from jsproto_io.cli.ingest import Ingest
 from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.cli.report import ingest_table

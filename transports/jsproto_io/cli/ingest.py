@@ -13,23 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Final, Literal
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.client.connection.options import connect_options
 from jsproto.client.publish.fast import NEEDED_VERSION
-from jsproto.errors import (
-    BatchError,
-    Error,
-    LocalProtocolError,
-    NoServersError,
-    RemoteProtocolError,
-    UnsupportedByServerError,
-)
+from jsproto.errors import BatchError, UnsupportedByServerError
 from jsproto.events import Event, FlowRateChanged, GapReported, MessageRefused
-from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io.cli.records import BadInput, BadUsage, Record
-from jsproto_io.sync import Connection, JetStream, connect
+from jsproto_io.sync import Connection, JetStream
 
 if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
@@ -108,29 +99,6 @@ class Ingest:
     def missing(self) -> int:
         """How many of the acknowledged messages the server did not store (gap mode ``ok``)."""
         return len(self.refused) + sum(gap.last_missing - gap.first_missing + 1 for gap in self.lost)
-
-
-class CannotConnectError(Error):
-    """The address answers, but not as a NATS server that accepts this client."""
-
-
-def open_connection(
-    servers: str, *, event_cb: Callable[[Event], object], **options: Unpack[ConnectKeywords]
-) -> Connection:
-    """Connect, with errors that name the address.
-
-    Raises:
-        CannotConnectError: the handshake failed.
-        Error: otherwise as in ``jsproto_io.sync.connect``.
-    """
-    try:
-        return connect(servers, event_cb=event_cb, **options)
-    except (LocalProtocolError, NoServersError):
-        raise  # they name it already
-    except Error as error:
-        where = ", ".join(address.url for address in connect_options(servers).servers)
-        what = "no NATS server answers there: " if isinstance(error, RemoteProtocolError) else ""
-        raise CannotConnectError(f"cannot connect: {where}: {what}{error}") from error
 
 
 def publish(

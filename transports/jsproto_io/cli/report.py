@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotille  # type: ignore[import-untyped]
 from rich import box
@@ -23,10 +23,6 @@ from rich.text import Text
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingest import Ingest, Meter
 from jsproto_io.cli.mirror import Mirrored
-from jsproto_io.cli.terminal import one_line
-
-if TYPE_CHECKING:
-    from jsproto.grammar.consumer import ConsumerReset
 
 Samples = Sequence[tuple[float, int]]
 PLOT_HEIGHT = 8
@@ -275,24 +271,4 @@ def mirror_json(result: Mirrored, source: str, target: str) -> dict[str, Any]:
         "skipped": [[*each] for each in result.skipped],
         "seconds": round(result.meter.seconds, 6),
         "messages_per_s": per_second(result.copied, result.meter.seconds),
-    }
-
-
-def reset_text(reset: ConsumerReset) -> str:
-    """``consumer C of stream S goes on at sequence 5: 3 messages to deliver``."""
-    info = reset.info
-    waiting = f"{info.num_pending:,} message" + ("" if info.num_pending == 1 else "s")
-    where = f"consumer {info.name} of stream {info.stream_name} goes on at sequence {reset.reset_seq:,}"
-    return one_line(f"{where}: {waiting} to deliver")
-
-
-def reset_json(reset: ConsumerReset) -> dict[str, Any]:
-    """A reset for a program. ``pending``: messages to deliver. ``stream_identity``: null before nats-server 2.15."""
-    info = reset.info
-    return {
-        "stream": info.stream_name,
-        "consumer": info.name,
-        "reset_seq": reset.reset_seq,
-        "pending": info.num_pending,
-        "stream_identity": reset.stream_identity,
     }

@@ -1,0 +1,142 @@
+"""``jsproto pub``: publish a message, the lines of standard input, or files.
+
+Rules
+ * One after the other: a message leaves when the one before it is stored. So what an error leaves stored is known.
+ * Nothing is published before all options are checked.
+
+Not here: many records (``ingest``, which is quicker).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from jsproto.errors import MaxPayloadError, NoStreamResponseError
+from jsproto_io.cli import values
+from jsproto_io.cli.common import Common, with_common
+from jsproto_io.cli.records import BadInput, BadUsage, open_source, read_lines
+from jsproto_io.cli.terminal import Failure, running
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(
+    "pub",
+    short_help="Publish a message, lines of standard input, or files.",
+    epilog="Example: seq 10 | jsproto pub orders.new --header 'Origin: test'",
+)
+@with_common
+def pub(
+    common: Common,
+    subject: Annotated[str, typer.Argument(help="Where to publish.", metavar="SUBJECT", show_default=False)],
+    body: Annotated[
+        str | None, typer.Argument(help="The payload; each line of standard input if not given.", metavar="BODY")
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", help="Each file is a message; - is all of standard input.", metavar="FILE"),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="May be given again.", metavar="'NAME: VALUE'")
+    ] = None,
+    msg_id: Annotated[
+        str | None, typer.Option(help="Store it once. Of several, {n} is the number.", metavar="TEXT")
+    ] = None,
+    core: Annotated[bool, typer.Option("--core", help="No stream has to store it.")] = False,
+) -> None:
+    """Publish, and wait until a stream has stored it.
+
+    Each line of standard input is one message, without its line end.
+    """
+    screen = common.screen()
+    stored = 0
+
+    def note() -> str:
+        return f"; {values.counted(stored, 'message')} {'published' if core else 'stored'} before" if stored else ""
+
+    with running(screen, lambda: stored, note, lambda: {"stored": stored}):
+        options = _options(header)
+        many = body is None and len(file or ()) != 1
+        if core and msg_id is not None:
+            raise BadUsage("--core goes without --msg-id, which is for streams")
+        if msg_id is not None and many and "{n}" not in msg_id:
+            raise BadUsage("several messages with one --msg-id would be stored as one: write {n} for the number")
+        payloads = _payloads(body, file)
+        with common.connected("pub") as (nc, js):
+            ack, duplicates = None, 0
+            for number, payload in enumerate(payloads, 1):
+                if msg_id is not None:
+                    options["msg_id"] = msg_id.replace("{n}", str(number)) if many else msg_id
+                try:
+                    if core:
+                        nc.publish(subject, payload, **options)
+                    else:
+                        ack = js.publish(subject, payload, **options)
+                except MaxPayloadError as error:
+                    raise BadInput(f"message {number:,}: {error}") from None
+                except NoStreamResponseError as error:
+                    raise Failure(f"{error}; --core publishes without one") from None
+                stored += 1
+                if ack is not None:
+                    duplicates += ack.duplicate
+                    if common.as_json:
+                        screen.dump({"stream": ack.stream, "seq": ack.seq, "duplicate": ack.duplicate})
+                        screen.flush()
+            if core:
+                nc.flush()
+        if common.as_json:
+            if core:
+                screen.dump({"ok": True, "published": stored})
+            return
+        if not stored:
+            screen.say("no lines: nothing was published")
+        elif ack is None:
+            screen.say(f"{values.counted(stored, 'message')} published")
+        else:
+            what = f"{values.counted(stored, 'message')} stored, the last" if stored > 1 else "stored"
+            again = f", {duplicates:,} there before" if duplicates else ""
+            screen.say(f"{what} as {ack.seq:,} of stream {ack.stream}{again}")
+
+
+def _options(header: list[str] | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if header:
+        options["headers"] = values.headers(header)
+    return options
+
+
+def _payloads(body: str | None, files: list[str] | None) -> Iterator[bytes]:
+    """What to publish. Files are read at once, so that a missing one is reported before anything is sent.
+
+    Raises:
+        BadUsage: there are none, or one cannot be read.
+    """
+    if body is not None:
+        if files:
+            raise BadUsage("give a BODY or --file, not both")
+        return iter([body.encode(errors="surrogateescape")])
+    if files:
+        return iter([_content(path) for path in files])
+    if sys.stdin is None or sys.stdin.isatty():
+        raise BadUsage("nothing to publish: give a BODY, --file, or lines on standard input")
+    return _lines()
+
+
+def _content(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadUsage(f"cannot read {path}: {error.strerror}") from None
+
+
+def _lines() -> Iterator[bytes]:
+    with open_source("-") as source:
+        for line in read_lines(source):
+            yield line.removesuffix(b"\n").removesuffix(b"\r")

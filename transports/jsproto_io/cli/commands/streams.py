@@ -1,0 +1,171 @@
+"""``jsproto stream``: list, look at, create, change, empty and delete streams.
+
+Rules
+ * What destroys asks before, and refuses where nobody can be asked. ``--force`` does not ask.
+ * JSON is the server's own.
+
+Not here: tables (``tables``), the options of a configuration (``configuring``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from jsproto_io.cli.common import Common, with_common
+from jsproto_io.cli.configuring import Configuration, with_configuration
+from jsproto_io.cli.records import BadUsage
+from jsproto_io.cli.tables import config_changes, stream_list, stream_table
+from jsproto_io.cli.terminal import check_somebody_can_be_asked, running
+from jsproto_io.cli.values import counted
+
+app = typer.Typer(
+    help="List, look at, create, change, empty and delete streams.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+Name = Annotated[str, typer.Argument(help="The stream.", metavar="STREAM", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
+
+
+@app.command("ls", epilog="Example: jsproto stream ls --subject 'orders.>'")
+@with_common
+def ls(
+    common: Common,
+    subject: Annotated[
+        str | None, typer.Option(help="Only streams that take messages of it.", metavar="SUBJECT")
+    ] = None,
+) -> None:
+    """List the streams. With --quiet only their names."""
+    screen = common.screen()
+    with running(screen), common.connected("stream ls") as (_, js):
+        if common.quiet and not common.as_json:
+            for name in js.stream_names(subject):
+                screen.write(f"{name}\n".encode(errors="surrogateescape"))
+            return
+        if common.as_json:
+            for info in js.streams(subject):
+                screen.dump(info.to_json())
+            return
+        found = list(js.streams(subject))
+        if not found:
+            screen.say("no streams")
+        else:
+            screen.out.print(stream_list(found, screen.out.width))
+
+
+@app.command("info", epilog="Example: jsproto stream info ORDERS --json")
+@with_common
+def info(common: Common, stream: Name) -> None:
+    """Show the configuration and the state of a stream."""
+    screen = common.screen()
+    with running(screen), common.connected("stream info") as (_, js):
+        found = js.stream_info(stream)
+        if common.as_json:
+            screen.dump(found.to_json())
+        else:
+            screen.out.print(stream_table(found))
+
+
+@app.command("create", epilog="Example: jsproto stream create ORDERS --subjects 'orders.>' --max-age 7d")
+@with_common
+@with_configuration
+def create(common: Common, configuration: Configuration, stream: Name) -> None:
+    """Create a stream, or find it with the same configuration.
+
+    Without --subjects it takes messages of its own name. --allow-direct is on unless it is switched off.
+    """
+    screen = common.screen()
+    with running(screen):
+        config = configuration.of(stream)
+        with common.connected("stream create") as (_, js):
+            made = js.create_stream(config)
+        if common.as_json:
+            screen.dump(made.to_json())
+        else:
+            subjects = ", ".join(made.config.subjects or ["what it copies"])
+            screen.say(f"stream {made.config.name} is there, for {subjects}")  # servers do not say since when
+
+
+@app.command("edit", epilog="Example: jsproto stream edit ORDERS --max-age 1d --no-allow-direct")
+@with_common
+@with_configuration
+def edit(common: Common, configuration: Configuration, stream: Name) -> None:
+    """Change the configuration of a stream: only what the options say."""
+    screen = common.screen()
+    with running(screen):
+        changes = configuration.changes()
+        if not changes:
+            raise BadUsage("nothing to change: give an option such as --max-age")
+        with common.connected("stream edit") as (_, js):
+            before = js.stream_info(stream).config
+            after = js.update_stream(stream, **changes)
+        if common.as_json:
+            screen.dump(after.to_json())
+            return
+        lines = config_changes(before, after.config)
+        screen.say(f"stream {stream}" + (" changed" if lines else " has that configuration already"))
+        for line in lines:
+            screen.say(line)
+
+
+@app.command("purge", epilog="Example: jsproto stream purge ORDERS --subject orders.test --keep 10")
+@with_common
+def purge(
+    common: Common,
+    stream: Name,
+    subject: Annotated[
+        str | None, typer.Option(help="Only messages of it, wildcards allowed.", metavar="SUBJECT")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="All but the last N.", metavar="N")] = None,
+    seq: Annotated[int | None, typer.Option(min=1, help="Only those before this sequence.", metavar="N")] = None,
+    force: Force = False,
+) -> None:
+    """Delete messages of a stream, all of them unless an option says otherwise."""
+    screen = common.screen()
+    with running(screen):
+        if keep is not None and seq is not None:
+            raise BadUsage("give --keep or --seq, not both")
+        if not force:
+            check_somebody_can_be_asked()
+        with common.connected("stream purge") as (_, js):
+            if not force:
+                left = f", all but the last {keep:,}" if keep is not None else ""
+                left = f" before sequence {seq:,}" if seq is not None else left
+                what = f"messages of {subject}" if subject is not None else "messages"
+                held = js.stream_info(stream).state.messages
+                screen.confirm(f"Delete {what}{left} from stream {stream}, which has {held:,}?")
+            purged = js.purge_stream(stream, subject=subject, keep=keep, seq=seq)
+        if common.as_json:
+            screen.dump({"ok": True, "stream": stream, "purged": purged})
+        else:
+            screen.say(f"{counted(purged, 'message')} deleted from stream {stream}")
+
+
+@app.command("rm", epilog="Example: jsproto stream rm ORDERS --force")
+@with_common
+def rm(common: Common, stream: Name, force: Force = False) -> None:
+    """Delete a stream, its messages and its consumers."""
+    screen = common.screen()
+    with running(screen):
+        if not force:
+            check_somebody_can_be_asked()
+        with common.connected("stream rm") as (_, js):
+            if not force:
+                state = js.stream_info(stream).state
+                held = f"{counted(state.messages, 'message')} and {counted(state.consumer_count, 'consumer')}"
+                screen.confirm(f"Delete stream {stream} with {held}?")
+            js.delete_stream(stream)
+        done(common, {"stream": stream}, f"stream {stream} deleted")
+
+
+def done(common: Common, data: dict[str, Any], line: str) -> None:
+    """Say that something was done."""
+    screen = common.screen()
+    if common.as_json:
+        screen.dump({"ok": True, **data})
+    else:
+        screen.say(line)

@@ -1,0 +1,68 @@
+"""``jsproto sub``: print the messages of a subject as they come, without JetStream.
+
+Not here: the messages of a stream (``consume``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jsproto.events import Event, SlowConsumer
+from jsproto_io.cli.common import Common, with_common
+from jsproto_io.cli.messages import Printer, Shown, raw_end
+from jsproto_io.cli.records import BadUsage
+from jsproto_io.cli.terminal import running
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+Raw = Annotated[bool, typer.Option("--raw", help="Print payloads alone, with a line end after each.")]
+Null = Annotated[bool, typer.Option("--null", "-0", help="With --raw: a null byte after each, no line end.")]
+Count = Annotated[int | None, typer.Option(min=1, help="End after so many messages.", metavar="N")]
+
+
+@app.command(
+    "sub",
+    short_help="Print the messages of a subject as they come.",
+    epilog="Example: jsproto sub 'orders.>' --json | jq .subject",
+)
+@with_common
+def sub(
+    common: Common,
+    subject: Annotated[
+        str, typer.Argument(help="What to receive, wildcards allowed.", metavar="SUBJECT", show_default=False)
+    ],
+    queue: Annotated[str | None, typer.Option(help="Share the messages in this group.", metavar="NAME")] = None,
+    count: Count = None,
+    raw: Raw = False,
+    null: Null = False,
+) -> None:
+    """Print the messages of a subject as they come, until Ctrl-C or --count. What came before is not there."""
+    screen = common.screen()
+    taken = 0
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, SlowConsumer):
+            screen.note(f"{event.dropped:,} messages were lost so far: they came faster than they were printed")
+
+    with running(screen, note=lambda: f"; {taken:,} received", data=lambda: {"received": taken}):
+        check_raw(raw, null, common.as_json)
+        printer = Printer(screen, raw, raw_end(null))
+        with common.connected("sub", event_cb=on_event) as (nc, _), nc.subscribe(subject, queue=queue) as subscription:
+            nc.flush()
+            screen.note(f"waiting for messages of {subject}; Ctrl-C ends it")
+            for message in subscription:
+                printer.show(Shown(message.subject, message.data, message.headers, reply=message.reply))
+                taken += 1
+                printer.flush()
+                if taken == count:
+                    break
+
+
+def check_raw(raw: bool, null: bool, as_json: bool) -> None:
+    """BadUsage where the options of printing cannot stand together."""
+    if null and not raw:
+        raise BadUsage("--null needs --raw")
+    if raw and as_json:
+        raise BadUsage("give --raw or --json, not both")

@@ -1,0 +1,203 @@
+"""Streams and consumers as tables and lines for people.
+
+Rules
+ * Pure functions from what the server says to renderables. Nothing here prints.
+ * A table of 60 columns can be read: what does not fit folds, and what matters less is left out.
+
+Not here: JSON, which is the server's own (``to_json``), and rates (``report``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from jsproto.grammar.config import StreamConfig, StreamInfo
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto_io.cli.terminal import one_line
+from jsproto_io.cli.values import seconds_text, size_text, stamp
+
+NO_LIMIT: Final = "no limit"
+WIDE: Final = 76  # columns from which on a list shows everything
+_SECONDS: Final = frozenset(
+    {
+        "max_age", "duplicate_window", "subject_delete_marker_ttl", "ack_wait", "max_expires", "idle_heartbeat",
+        "inactive_threshold", "priority_timeout",
+    }
+)  # fmt: skip
+_BYTES: Final = frozenset({"max_bytes", "max_msg_size"})
+_MOMENTS: Final = frozenset({"opt_start_time", "pause_until"})
+
+
+def stream_list(streams: Iterable[StreamInfo], width: int) -> Table:
+    """A line for each stream."""
+    table = _list("stream", "messages", "size", *(["consumers"] if width >= WIDE else []), "last message")
+    for info in streams:
+        state = info.state
+        consumers = [f"{state.consumer_count:,}"] if width >= WIDE else []
+        table.add_row(
+            _plain(info.config.name),
+            f"{state.messages:,}",
+            size_text(state.bytes),
+            *consumers,
+            stamp(state.last_ts)[:16],
+        )
+    return table
+
+
+def consumer_list(consumers: Iterable[ConsumerInfo], width: int) -> Table:
+    """A line for each consumer."""
+    table = _list("consumer", *(["kind"] if width >= WIDE else []), "pending", "unacked", "redelivered", "ack floor")
+    for info in consumers:
+        kind = [_kind(info.config)] if width >= WIDE else []
+        table.add_row(
+            _plain(info.name), *kind, f"{info.num_pending:,}", f"{info.num_ack_pending:,}",
+            f"{info.num_redelivered:,}", f"{info.ack_floor.stream_seq:,}",
+        )  # fmt: skip
+    return table
+
+
+def stream_table(info: StreamInfo) -> Table:
+    """All of a stream."""
+    state = info.state
+    table = _pairs()
+    _add(table, "stream", info.config.name)
+    _add(table, "created", stamp(info.created))
+    _add(table, "messages", f"{state.messages:,} ({size_text(state.bytes)})")
+    _add(table, "sequences", f"{state.first_seq:,} to {state.last_seq:,}")
+    _add(table, "stored", f"{stamp(state.first_ts)} to {stamp(state.last_ts)}")
+    if state.num_deleted:
+        _add(table, "deleted between", f"{state.num_deleted:,}")
+    if state.num_subjects is not None:
+        _add(table, "subjects there", f"{state.num_subjects:,}")
+    _add(table, "consumers", f"{state.consumer_count:,}")
+    if info.cluster:
+        _add_cluster(table, info.cluster)
+    for role, copies in (("mirror of", [info.mirror] if info.mirror else []), ("source", info.sources or [])):
+        for each in copies:
+            _add(table, role, f"{each.name}, {each.lag:,} to go")
+    _add_config(table, info.config)
+    return table
+
+
+def consumer_table(info: ConsumerInfo) -> Table:
+    """All of a consumer."""
+    table = _pairs()
+    _add(table, "consumer", f"{info.name} of stream {info.stream_name}")
+    _add(table, "kind", _kind(info.config))
+    _add(table, "created", stamp(info.created))
+    _add(table, "delivered", _place(info.delivered))
+    _add(table, "acknowledged", _place(info.ack_floor))
+    _add(table, "to deliver", f"{info.num_pending:,}")
+    _add(table, "awaiting acks", f"{info.num_ack_pending:,}")
+    _add(table, "redelivered", f"{info.num_redelivered:,}")
+    _add(table, "waiting pulls", f"{info.num_waiting:,}")
+    if info.paused:
+        _add(table, "paused for", seconds_text(info.pause_remaining or 0))
+    if info.cluster:
+        _add_cluster(table, info.cluster)
+    _add_config(table, info.config)
+    return table
+
+
+def config_changes(before: StreamConfig, after: StreamConfig) -> list[str]:
+    """The fields that differ, each as ``max_age: 1h, was unset``."""
+    old, new = (_fields(config) for config in (before, after))
+    return [
+        f"{name}: {new.get(name, 'unset')}, was {old.get(name, 'unset')}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _list(name: str, *columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    table.add_column(name, overflow="fold", min_width=8)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _pairs() -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    return table
+
+
+def _add(table: Table, name: str, value: str) -> None:
+    table.add_row(name, _plain(value))
+
+
+def _plain(text: str) -> Text:
+    return Text(one_line(text))
+
+
+def _kind(config: ConsumerConfig) -> str:
+    how = "push" if config.deliver_subject else "pull"
+    return f"{how}, {'durable' if config.durable_name else 'ephemeral'}"
+
+
+def _place(pair: SequencePair) -> str:
+    active = f", {stamp(pair.last_active)}" if pair.last_active is not None else ""
+    return f"up to {pair.stream_seq:,} of the stream ({pair.consumer_seq:,} deliveries){active}"
+
+
+def _add_cluster(table: Table, cluster: dict[str, Any]) -> None:
+    if cluster.get("leader"):
+        _add(table, "leader", str(cluster["leader"]))
+    for each in cluster.get("replicas") or ():
+        state = "current" if each.get("current") else f"{each.get('lag', 0):,} to go"
+        _add(table, "replica", f"{each.get('name')}, {'offline' if each.get('offline') else state}")
+
+
+def _add_config(table: Table, config: StreamConfig | ConsumerConfig) -> None:
+    table.add_row()
+    for name, value in _fields(config).items():
+        if value != NO_LIMIT:
+            _add(table, name, value)
+
+
+def _fields(config: StreamConfig | ConsumerConfig) -> dict[str, str]:
+    """The fields that are set, in the words of ``jsproto``, with values for people. Flags that are off are left out."""
+    found: dict[str, str] = {}
+    for name in config.to_json():
+        value = getattr(config, name, config.extra.get(name))
+        if name not in ("name", "metadata") and value not in (None, False, [], {}, ""):
+            found[name] = _value(name, value)
+    for key, value in (config.metadata or {}).items():
+        if not key.startswith("_nats."):  # the server's own
+            found[f"metadata {key}"] = value
+    return found
+
+
+def _value(name: str, value: Any) -> str:
+    if value is True:
+        return "on"
+    if name in _SECONDS:
+        return seconds_text(value) if value else NO_LIMIT
+    if name in _BYTES:
+        return size_text(value) if value >= 0 else NO_LIMIT
+    if name in _MOMENTS:
+        return stamp(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return NO_LIMIT if value < 0 else f"{value:,}"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    return str(value)
+
+
+def rate_table(rows: Iterable[tuple[str, str, int, float]]) -> Table:
+    """Who did what, how many messages a second, and in how many seconds."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    table.add_column("client", no_wrap=True)
+    table.add_column("what")
+    for column in ("messages/s", "time"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for client, what, rate, seconds in rows:
+        table.add_row(client, what, f"{rate:,}", f"{seconds:.3f} s")
+    return table
