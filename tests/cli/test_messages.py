@@ -66,6 +66,32 @@ def test_lines_and_files_are_published(place: Place, js: JetStream, name: str, t
     assert place.ok("pub", f"{name}.a", stdin=b"").out == "no lines: nothing was published\n"
 
 
+def test_a_message_ends_or_waits(place: Place, js: JetStream) -> None:
+    name = unique("S")
+    js.create_stream(
+        name, subjects=[f"{name}.>"], storage="memory", allow_direct=True, allow_msg_ttl=True, allow_msg_schedules=True
+    )
+    place.ok("pub", f"{name}.a", "x", "--ttl", "1h")
+    place.ok("pub", f"{name}.a", "x", "--ttl", "never", "-H", "A: b")
+    place.ok("pub", f"{name}.later", "x", "--delay", "1h", "--target", f"{name}.due", "--ttl", "90s")
+    first, second, third = js.get_batch(name)
+    assert dict(first.headers.items()) == {"Nats-TTL": "3600"}
+    assert dict(second.headers.items()) == {"A": "b", "Nats-TTL": "never"}
+    assert third.headers["Nats-Schedule"].startswith("@at 20")
+    assert (third.headers["Nats-Schedule-Target"], third.headers["Nats-Schedule-TTL"]) == (f"{name}.due", "90")
+    place.ok("pub", f"{name}.later", "now", "--delay", "0s", "--target", f"{name}.due")
+    assert place.ok("consume", name, "--filter", f"{name}.due", "--follow", "--count", "1", "--raw").out == "now\n"
+    js.delete_stream(name)
+
+
+def test_a_stream_that_knows_no_ttl_and_no_delay_says_so(place: Place, name: str) -> None:
+    edit = "jsproto stream edit STREAM"
+    line = place.fails(1, "pub", f"{name}.a", "x", "--ttl", "1h")
+    assert line == f"per-message TTL is disabled: {edit} --allow-msg-ttl"
+    line = place.fails(1, "pub", f"{name}.a", "x", "--delay", "1h", "--target", f"{name}.b")
+    assert line == f"message schedules is disabled: {edit} --allow-msg-schedules"
+
+
 def test_without_a_stream_core_publishes(place: Place) -> None:
     subject = unique()
     assert place.fails(1, "pub", subject, "x").endswith("; --core publishes without one")
@@ -89,6 +115,15 @@ def test_a_message_that_is_too_large_says_what_was_stored(place: Place, js: JetS
         (["a b", "x"], "a b"),
         (["a.*", "x"], "a.*"),
         (["a", "x", "--header", "none"], "--header: not a header"),
+        (["a", "x", "--ttl", "5"], "--ttl: not a duration: '5'"),
+        (["a", "x", "--ttl", "500ms"], "ttl must be a second or more, not 0.5"),
+        (["a", "x", "--ttl", "5m", "-H", "Nats-TTL: 5m"], "Nats-TTL is given twice"),
+        (["a", "x", "--delay", "-5s", "--target", "b"], "--delay: not a duration"),
+        (["a", "x", "--delay", "5s"], "--delay and --target go together"),
+        (["a", "x", "--target", "b"], "--delay and --target go together"),
+        (["a", "x", "--delay", "5s", "--target", "a"], "must not be the subject of the schedule itself"),
+        (["a", "--delay", "5s", "--target", "b"], "--delay is for one message"),
+        (["a", "x", "--core", "--ttl", "5m"], "--core goes without"),
         (["a", "x", "--file", "f"], "BODY or --file, not both"),
         (["a", "--file", "missing"], "cannot read missing"),
         (["a", "--msg-id", "m"], "write {n} for the number"),

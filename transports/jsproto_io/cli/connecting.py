@@ -40,6 +40,7 @@ def open_connection(
     except (LocalProtocolError, NoServersError):
         raise  # they name it already
     except Error as error:
-        where = ", ".join(address.url for address in connect_options(servers).servers)
         what = "no NATS server answers there: " if isinstance(error, RemoteProtocolError) else ""
-        raise CannotConnectError(f"cannot connect: {where}: {what}{error}") from error
+        text, urls = str(error), [address.url for address in connect_options(servers).servers]
+        where = "" if any(url in text for url in urls) else f"{', '.join(urls)}: "
+        raise CannotConnectError(f"cannot connect: {where}{what}{text}") from error

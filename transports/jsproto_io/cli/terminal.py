@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from jsproto.api_errors import BatchPublishDisabledError
+from jsproto.api_errors import BatchPublishDisabledError, MessageSchedulesDisabledError, MessageTTLDisabledError
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError, NoStreamResponseError
 from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.nats_server import NatsServerNotFoundError
@@ -64,6 +64,9 @@ def explain(error: BaseException) -> str:
         return "the stream has allow_batched off: add --allow-batched to switch it on"
     if isinstance(error, NoStreamResponseError):
         return f"{error}; --create-stream makes one"
+    if isinstance(error, (MessageTTLDisabledError, MessageSchedulesDisabledError)):
+        option = "--allow-msg-ttl" if isinstance(error, MessageTTLDisabledError) else "--allow-msg-schedules"
+        return f"{error.description}: jsproto stream edit STREAM {option}"
     return str(error) or type(error).__name__
 
 

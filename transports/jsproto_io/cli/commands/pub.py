@@ -46,6 +46,16 @@ def pub(
     msg_id: Annotated[
         str | None, typer.Option(help="Store it once. Of several, {n} is the number.", metavar="TEXT")
     ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(
+            help="Delete it after that time, or never. With --delay: after it was delivered.", metavar="DURATION"
+        ),
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="The stream publishes it to --target after that time.", metavar="DURATION")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="With --delay: where to.", metavar="SUBJECT")] = None,
     core: Annotated[bool, typer.Option("--core", help="No stream has to store it.")] = False,
 ) -> None:
     """Publish, and wait until a stream has stored it.
@@ -59,12 +69,16 @@ def pub(
         return f"; {values.counted(stored, 'message')} {'published' if core else 'stored'} before" if stored else ""
 
     with running(screen, lambda: stored, note, lambda: {"stored": stored}):
-        options = _options(header)
         many = body is None and len(file or ()) != 1
-        if core and msg_id is not None:
-            raise BadUsage("--core goes without --msg-id, which is for streams")
+        if core and any(each is not None for each in (msg_id, ttl, delay, target)):
+            raise BadUsage("--core goes without --msg-id, --ttl, --delay and --target, which are for streams")
         if msg_id is not None and many and "{n}" not in msg_id:
             raise BadUsage("several messages with one --msg-id would be stored as one: write {n} for the number")
+        if (delay is None) != (target is None):
+            raise BadUsage("--delay and --target go together: SUBJECT keeps the message until --target gets it")
+        if delay is not None and many:
+            raise BadUsage("--delay is for one message, a BODY or one --file: the next one would replace it")
+        options = _options(header, ttl, delay, target)
         payloads = _payloads(body, file)
         with common.connected("pub") as (nc, js):
             ack, duplicates = None, 0
@@ -102,10 +116,16 @@ def pub(
             screen.say(f"{what} as {ack.seq:,} of stream {ack.stream}{again}")
 
 
-def _options(header: list[str] | None) -> dict[str, Any]:
+def _options(header: list[str] | None, ttl: str | None, delay: str | None, target: str | None) -> dict[str, Any]:
+    """The keywords of a publish. BadUsage: a value cannot be one."""
     options: dict[str, Any] = {}
     if header:
         options["headers"] = values.headers(header)
+    if ttl is not None:  # of what is delivered: what waits for its time has none
+        name = "ttl" if delay is None else "schedule_ttl"
+        options[name] = ttl if ttl == "never" else values.duration(ttl, "--ttl").total_seconds()
+    if delay is not None:
+        options |= {"delay": values.duration(delay, "--delay"), "target": target}
     return options
 
 
