@@ -77,6 +77,21 @@ def test_a_message_is_acknowledged_when_its_callback_has_returned() -> None:
     assert job.message.settled
 
 
+def test_the_next_job_is_taken_with_the_end_of_one() -> None:
+    working = Working(concurrency=1)
+    working.messages(b"1", b"2")
+    found = working.work.finish_and_take(working.job(), working.now)
+    assert isinstance(found, Job)
+    assert (found.message.data, working.work.finished, working.work.running) == (b"2", 1, 1)
+    assert working.acks() == [(b"1", b"+ACK")]
+    found = working.work.finish_and_take(found, working.now, LookupError())
+    assert isinstance(found, Ticket)
+    assert (working.work.finished, working.work.failed) == (1, 1)
+    assert not working.session.has_news
+    working.messages(b"3")
+    assert found.done
+
+
 def test_what_the_callback_has_settled_itself_is_left_alone() -> None:
     working = Working()
     working.messages(b"1", b"2")

@@ -54,6 +54,10 @@ class MessageBuffer:
     def take(self, most: int) -> list[RawMsg]:
         """Up to ``most`` of them, the first ones."""
         raws = self.raws
+        if most == 1 and raws:  # what callbacks take, for each message
+            raw = raws.popleft()
+            self.size -= len(raw[3]) if raw[2] is None else len(raw[3]) + len(raw[2])
+            return [raw]
         if len(raws) <= most:
             taken = list(raws)
             self.clear()

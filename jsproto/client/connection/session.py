@@ -313,6 +313,11 @@ class Session(BulkOutbox):
         if self._link is not None:
             self._link.to_send.append(b"")
 
+    @property
+    def has_news(self) -> bool:
+        """Whether ``take_completed()`` or ``events()`` has something."""
+        return bool(self._completed or self._events)
+
     def take_completed(self) -> list[Ticket[Any]]:
         """The tickets completed since the last call. The driver calls ``wake()`` on each."""
         completed, self._completed = self._completed, []

@@ -315,7 +315,7 @@ class WorkAcker(Acker[D]):
 
     def _send(self, replies: Sequence[bytes], payload: bytes) -> None:
         super()._send(replies, payload)
-        if payload.startswith(NAK):
+        if payload is not ACK and payload.startswith(NAK):
             self.naks.update(dict.fromkeys(replies, payload))
 
 

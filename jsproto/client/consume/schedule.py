@@ -100,6 +100,10 @@ class WorkSchedule(Generic[M]):
         """Whether ``start`` returns a job."""
         return bool(self._ready) and self.has_slot
 
+    def has_room(self, limit: int) -> bool:
+        """Whether another job may be added: a slot is free, nothing can start, and fewer than ``limit`` wait."""
+        return self.running < self._concurrency and not self._ready and len(self._jobs) - self.running < limit
+
     def add(self, message: M, seq: int, key: Hashable) -> None:
         """``message``, with this stream sequence and key, was delivered."""
         job = self._jobs.get(seq)
@@ -110,9 +114,13 @@ class WorkSchedule(Generic[M]):
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key)
+            lane.waiting.append(seq)
+            lane.listed = True
+            self._ready.append(lane)
+        else:
+            heappush(lane.waiting, seq)
+            self._go_on(lane)
         self._jobs[seq] = Job(message, seq, lane)
-        heappush(lane.waiting, seq)
-        self._go_on(lane)
 
     def start(self) -> Job[M] | None:
         """The next job, which is under way from now on. None: no slot is free, or nothing can go on."""
@@ -122,7 +130,7 @@ class WorkSchedule(Generic[M]):
         lane.listed = False
         lane.busy = True
         job = self._jobs[heappop(lane.waiting)]
-        if job.seq in lane.awaited:
+        if lane.awaited and job.seq in lane.awaited:
             self._arrived(lane, job.seq)
         job.started = True
         self.running += 1
@@ -140,7 +148,10 @@ class WorkSchedule(Generic[M]):
         if again_by is not None:
             lane.awaited.add(job.seq)
             self._again_by.set((lane, job.seq), again_by)
-        self._go_on(lane)
+        if lane.waiting:
+            self._go_on(lane)
+        else:
+            self._forget_if_empty(lane)
 
     def deadline(self) -> float | None:
         """When ``expire`` wants to be called, in monotonic seconds. None: no key waits for a message."""

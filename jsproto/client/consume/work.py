@@ -1,7 +1,7 @@
 """Work on the messages of a pull consumer: which one a worker takes next, and what becomes of it (ADR-37, Consume).
 
-A worker is a thread or a task of the driver. It calls ``take``, works on the job or waits for the ticket, and calls
-``finish``.
+A worker is a thread or a task of the driver. It calls ``take``, and waits for the ticket or works on the job. Then it
+calls ``finish``, or ``finish_and_take``.
 
 Rules:
 
@@ -42,6 +42,7 @@ from jsproto.client.consume.schedule import Job, WorkSchedule
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.jsack import jsack_sequences
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -204,7 +205,7 @@ class ConsumerWork(Conversation, Generic[D]):
         """
         job = self._next(now)
         if job is not None:
-            if self._schedule.can_start or (self._has_more and not self._is_watched):
+            if self._schedule.has_slot and (self._schedule.can_start or (self._has_more and not self._is_watched)):
                 self._call_worker(job)
             return job
         self._look_for_end(now)
@@ -236,8 +237,16 @@ class ConsumerWork(Conversation, Generic[D]):
             if not message.settled:
                 send_ack(message, self._rule.answer(error, message.metadata.num_delivered))
             self.failed += 1
-        payload = self._acker.naks.pop(reply, None)
+        naks = self._acker.naks
+        payload = naks.pop(reply, None) if naks else None
         self._end(job, payload, payload is not None, now)
+
+    def finish_and_take(
+        self, job: Job[D], now: float, error: BaseException | None = None
+    ) -> Job[D] | Ticket[None] | None:
+        """``finish``, then ``take``: what a worker does after each callback, in one input. Raises: as ``finish``."""
+        self.finish(job, now, error)
+        return self.take(now)
 
     def abandon(self, job: Job[D], now: float) -> None:
         """The callback was cancelled, or its message cannot be acknowledged: the message comes again."""
@@ -367,8 +376,7 @@ class ConsumerWork(Conversation, Generic[D]):
     @property
     def _has_room(self) -> bool:
         """Whether a message may be taken from the buffer."""
-        schedule = self._schedule
-        return schedule.has_slot and not schedule.can_start and schedule.waiting < self._limit_now
+        return self._schedule.has_room(self._limit_now)
 
     @property
     def _has_more(self) -> bool:
@@ -381,17 +389,19 @@ class ConsumerWork(Conversation, Generic[D]):
         """Start the next job, if there is one."""
         if self._session.closed or self._phase in (WorkPhase.STOPPING, WorkPhase.ENDED):
             return None
-        while self._has_room and (messages := self._pull.pop_many(1, now)):
+        schedule, pull = self._schedule, self._pull
+        while schedule.has_room(self._limit_now) and (messages := pull.pop_many(1, now)):
             self._add(messages[0], now)
-        return self._schedule.start()
+        return schedule.start()
 
     def _add(self, message: D, now: float) -> None:
         self._acker.adopt(message)
         try:
-            seq = message.metadata.sequence.stream
+            seq, _ = jsack_sequences(message._raw[1])
             key: Hashable = seq if self._key is None else self._key(message)
             self._schedule.add(message, seq, key)
-            self._has_come(seq)
+            if self._again_by:
+                self._has_come(seq)
         except Exception as error:  # of the caller's function, or a key that is not hashable
             self._refuse(message, error)
             return

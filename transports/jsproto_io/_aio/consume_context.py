@@ -110,16 +110,18 @@ class ConsumeContext(ConsumeContextBase["JSMsg"], Workers, Managed):
         connection, core = self._connection, self._core
         ticket: Ticket[None] | None = None
         try:
-            while (found := connection._call(core.take)) is not None:
+            found = connection._call(core.take)
+            while found is not None:
                 if isinstance(found, Ticket):
                     ticket = found
                     with suppress(Error):  # take() knows what has ended
                         await connection._wait(ticket)
                     ticket = None
-                    continue
-                if found.brings_worker:
-                    self._bring_worker()
-                await self._do(found)
+                    found = connection._call(core.take)
+                else:
+                    if found.brings_worker:
+                        self._bring_worker()
+                    found = await self._do(found)
         except Error:  # the connection has failed
             pass
         finally:
@@ -133,19 +135,25 @@ class ConsumeContext(ConsumeContextBase["JSMsg"], Workers, Managed):
         except RuntimeError:  # no more threads, or the connection ends: the others go on
             self._leave(None)
 
-    async def _do(self, job: Job[JSMsg]) -> None:
-        """Work on one message."""
+    async def _do(self, job: Job[JSMsg]) -> Job[JSMsg] | Ticket[None] | None:
+        """Work on one message. Returns what ``take`` does."""
         connection, core = self._connection, self._core
+        found: Job[JSMsg] | Ticket[None] | None = None
         is_finished = False
         try:
             error = await self._run_callback(job.message)
-            await connection._call_with_room(lambda now: core.finish(job, now, error), coalesce=True)
+            found = await connection._call_with_room(lambda now: core.finish_and_take(job, now, error), coalesce=True)
             is_finished = True
         except Error as failure:  # it could not be acknowledged
             self._report(job.message, failure)
         finally:
             if not is_finished:
                 connection._release(partial(core.abandon, job))
+        if not is_finished:
+            return connection._call(core.take)
+        if not isinstance(found, Job) or connection._session.has_news:
+            self._drain_outputs()
+        return found
 
     async def _run_callback(self, message: JSMsg) -> BaseException | None:
         """Call the callback. Returns what it raised, unless that ends the worker."""

@@ -70,6 +70,10 @@ class ConsumeContextBase(Generic[D]):
         """Why it has ended by itself. None: it works, or was ended."""
         return self._core.error
 
+    def _drain_outputs(self) -> None:
+        """Wake whom the last input has woken, and send what it wants to be sent."""
+        self._connection._release(lambda now: None)
+
     def _report(self, message: D, error: BaseException) -> None:
         self._last_failure = error
         event = CallbackFailed(message.subject, error)
