@@ -112,7 +112,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "In an atomic batch there is no `expected_last_msg_id`, and `expected_last_seq` goes with the first "
-            "message. Servers report nothing of its messages to `trace`, except of the one that commits.",
+            "message. The server of the stream reports to `trace` only the message that commits.",
             DRIVERS_KEYWORDS + "of_an_atomic_batch_the_commit_is_reported",
             DRIVERS_KEYWORDS + "the_message_id_of_the_last_message",
             PAIR_KEYWORDS + "an_atomic_batch_cannot_look_at_message_ids",
@@ -123,6 +123,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_RETRY + "after_the_last_attempt_it_fails",
             CLIENT_RETRY + "one_of_many_is_sent_again_as_the_newest",
             DRIVERS_KEYWORDS + "a_message_is_sent_again_until_its_stream_is_there",
+            INTEGRATION_CLUSTER + "a_message_is_sent_again_after_a_step_down",
         ),
         promise(
             "Nothing is stored twice by it: the server says that nobody had it.",

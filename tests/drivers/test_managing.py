@@ -382,7 +382,8 @@ async def test_an_error_names_what_was_not_found(server: Any, connect: Connect) 
             (lambda: js.get_last_msg(name, subject), MessageNotFoundError, f"of '{subject}' in stream {name}"),
             (lambda: js.get_msg("NONE", 1, level="leader"), StreamNotFoundError, "stream NONE"),
             (lambda: js.get_last_msg("NONE", "a"), StreamNotFoundError, "stream NONE"),
-            (lambda: js.get_msg("NONE", 1), NoRespondersError, "stream NONE does not exist"),
+            (lambda: js.get_msg("NONE", 1), StreamNotFoundError, "stream NONE"),
+            (lambda: js.get_msg("NONE", 1, level="direct"), NoRespondersError, "stream NONE does not exist"),
             (lambda: session.get_last_msg(name, subject), MessageNotFoundError, f"'{subject}' in stream {name}"),
             (lambda: js.pull_subscribe("nowhere.a"), NoMatchingStreamError, "'nowhere.a'"),
         ):

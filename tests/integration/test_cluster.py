@@ -13,9 +13,18 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import AtomicPublishIncompleteBatchError
-from jsproto.errors import BatchError, BatchGapError, BatchLostError, BatchMessageError, Error, NoRespondersError
+from jsproto.errors import (
+    BatchError,
+    BatchGapError,
+    BatchLostError,
+    BatchMessageError,
+    Error,
+    NoRespondersError,
+    TimeoutError,
+)
 from jsproto.events import Event, GapReported
 from jsproto.grammar.consumer import ConsumerInfo
+from jsproto.grammar.trace import TraceJetStream
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, Connection, JetStream, PullSubscription, connect
 from tests.integration.cluster import Cluster, paused, stored
@@ -29,7 +38,7 @@ def running() -> Iterator[Cluster]:
     """All streams are made at first: for some seconds after a node was down none can be placed on it."""
     with Cluster() as running, connect(running.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
-        for name in ("FAIL", "STOP", "COUNT", "OK", "LINK", "LOST", "ATOMIC", "PULL"):
+        for name in ("FAIL", "STOP", "COUNT", "OK", "LINK", "LOST", "ATOMIC", "PULL", "RETRY"):
             js.create_stream(
                 name, subjects=[f"{name}.>"], storage="file", num_replicas=3, duplicate_window=120, allow_direct=True,
                 allow_batched=name != "ATOMIC", allow_atomic=name == "ATOMIC",
@@ -92,6 +101,33 @@ def publish_all(nc: Connection, todo: list[Any], faults: dict[int, Callable[[], 
 
 def numbered(name: str, count: int = COUNT) -> list[Any]:
     return [(f"{name}.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(count)]
+
+
+def test_a_message_is_sent_again_after_a_step_down(cluster: Cluster) -> None:
+    """Without it nearly every one of them fails: for some milliseconds nobody takes messages of the stream."""
+    with connect(follower_first(cluster, "RETRY"), dont_randomize=True) as nc:
+        js = nc.jetstream(retry_attempts=-1)
+        acked: list[int] = []
+        for number in range(10):
+            step_down(nc, "RETRY")
+            with suppress(TimeoutError):  # a leader that steps down may take one with it
+                js.publish("RETRY.a", b"%d" % number)
+                acked.append(number)
+        found = stored(js, "RETRY")
+        assert acked
+        assert found == sorted(set(found))
+        assert set(acked) <= set(found)
+
+
+def test_a_trace_has_the_hop_to_the_leader(cluster: Cluster) -> None:
+    with connect(follower_first(cluster, "RETRY"), dont_randomize=True) as nc, nc.trace() as collector:
+        leader = leader_of(nc.jetstream(), "RETRY")
+        nc.jetstream().publish("RETRY.traced", trace=collector.subject)
+        trace = collector.collect()
+    assert trace.is_complete
+    assert [event.path for event in trace] == [(), (1,)]
+    steps = [(event.server, step.stream) for event in trace for step in event.steps if isinstance(step, TraceJetStream)]
+    assert steps == [(leader, "RETRY")]
 
 
 def test_gap_fail_tells_what_is_stored(cluster: Cluster) -> None:

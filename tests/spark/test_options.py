@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from pyspark.sql.types import (
 )
 
 import pyspark_jetstream
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import connect
 from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.offsets import (
     Position,
@@ -42,6 +45,7 @@ from pyspark_jetstream.option_fields import OptionError, options_of
 from pyspark_jetstream.options import ConnectionOptions, ReadOptions, WriteOptions, read_options, write_options
 from pyspark_jetstream.planning import Range, covers, split
 from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
+from pyspark_jetstream.sink import JetStreamWriter
 from pyspark_jetstream.source import share
 from tests.spark.standalone import zipped
 from tests.tools import generate_options
@@ -381,3 +385,16 @@ print({"pyarrow.compute", "pyspark_jetstream.rows", "pyspark_jetstream.arrow"} &
 """
     done = subprocess.run([sys.executable, "-c", there], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+@pytest.mark.versions
+def test_columns_that_a_release_does_not_heed(server_for: Callable[..., NatsServer]) -> None:
+    server = server_for("2.12.8")
+    with connect(server.url) as nc:
+        config: dict[str, Any] = {"storage": "memory", "allow_atomic": True, "allow_msg_schedules": True}
+        nc.jetstream().create_stream("S", subjects=["s.>"], **config)
+    known = {"data": BinaryType(), "at": TimestampType(), "target": StringType()}
+    options = writing(servers=server.url, subject="s.later", delivery="atomic", markerSubject="s")
+    assert JetStreamWriter(schema(**known), options, overwrite=False).names == list(known)
+    with pytest.raises(OptionError, match=r"the keyword source needs nats-server 2\.14; the server is 2\.12\.8"):
+        JetStreamWriter(schema(**known, source=StringType()), options, overwrite=False)
