@@ -126,6 +126,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_CLUSTER + "a_message_is_sent_again_after_a_step_down",
         ),
         promise(
+            "A `publish` that is cancelled may still be sent again. `retry_attempts=0` fails at once.",
+            CLIENT_RETRY + "it_fails_at_once_without_attempts_or_time_for_one",
+            CLIENT_RETRY + "a_message_that_no_stream_took_is_sent_again",
+        ),
+        promise(
             "Nothing is stored twice by it: the server says that nobody had it.",
             CLIENT_RETRY + "a_message_that_no_stream_took_is_sent_again",
             PAIR_KEYWORDS + "a_message_that_comes_before_its_stream",

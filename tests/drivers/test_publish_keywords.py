@@ -25,6 +25,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     NoStreamResponseError,
 )
+from jsproto.grammar.publish_headers import publish_headers
 from jsproto.grammar.trace import TraceIngress, TraceJetStream
 from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.test_facade import make_stream, read_all, unique
@@ -224,6 +225,15 @@ async def test_counters(server: Any, connect: Connect) -> None:
         plain, other = await make_stream(nc)
         with pytest.raises(MessageIncrDisabledError, match="allow_msg_counter=True"):
             await plain.counter(other).add(f"{other}.a")
+
+
+async def test_a_sum_of_more_counters_than_one_answer_has(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_msg_counter=True)
+        async with js.fast_publisher() as batch:
+            await batch.publish_many((f"{name}.{n}", b"", publish_headers(f"{name}.{n}", incr=n)) for n in range(1_100))
+            await batch.commit()
+        assert await js.counter(name).sum(f"{name}.*") == sum(range(1_100))
 
 
 async def test_a_counter_that_sums_its_sources(server: Any, connect: Connect) -> None:

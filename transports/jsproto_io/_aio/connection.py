@@ -490,7 +490,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
     ) -> PubAck:
         """Publish a message and wait until the stream has stored it.
 
-        A message that no stream takes has reached nobody, so it is sent again.
+        A message that no stream takes has reached nobody, so it is sent again, even if the wait was given up meanwhile.
 
         Args:
             subject: where to publish, without wildcards.

@@ -84,16 +84,13 @@ class Counter:
             return 0
 
     def sum(self, subjects: str | Iterable[str]) -> int:
-        """Add up the counters of ``subjects``, as they were at one moment.
+        """Add up the counters of ``subjects``, any number of them, as they were at one moment (``snapshot``).
 
         Args:
             subjects: one or more. Wildcards are allowed.
-
-        Raises:
-            TooManyResultsError: more than 1,024 counters match.
         """
         total = 0
-        for message in self._js.get_last_msgs_for(self._stream, subjects):
+        for message in self._js.snapshot(self._stream, subjects):
             total += parse_counter(message).value
         return total
 
