@@ -104,6 +104,24 @@ async def test_callbacks_get_all_and_acknowledge(scene: Any, driver: str) -> Non
     assert (work.running, work.pending_msgs, work.error) == (0, 0, None)
 
 
+async def test_an_acknowledgement_does_not_wait_for_the_next_callback(scene: Any, driver: str) -> None:
+    here = await scene(2)
+    gate: Any = threading.Event() if driver.startswith("sync") else anyio.Event()
+
+    def in_thread(message: Any) -> None:
+        if message.data == b"1":
+            gate.wait(60)
+
+    async def in_task(message: Any) -> None:
+        if message.data == b"1":
+            await gate.wait()
+
+    async with here.sub.consume(in_thread if driver.startswith("sync") else in_task):
+        while await here.unacknowledged() != (1, 0):
+            await anyio.sleep(0.005)
+        gate.set()
+
+
 async def test_no_more_callbacks_run_than_wanted(scene: Any, driver: str) -> None:
     here = await scene(20)
     callback = Callback(driver, held=True)
