@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import trustme
 
+from jsproto.server import Access, Permissions, User
+from jsproto_io.testing import serve
 from tests.authority import Key, Operator, tls_config
 from tests.cli.calling import Place, call
 
@@ -49,3 +51,12 @@ def test_commands_that_were_there_take_them_too(command: list[str], tmp_path: Pa
     done = call(*command, "--context", f"{tmp_path}/none")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "no such file" in done.err
+
+
+@pytest.mark.parametrize("options", [[], ["--core"]])
+def test_what_a_user_may_not_publish_is_told(options: list[str]) -> None:
+    user = User("u", "p", permissions=Permissions(deny_publish=["secret.>"]))
+    with serve(port=0, access=Access([user])) as server:
+        place = Place(server.url.replace("//", "//u:p@"))
+        assert place.fails(1, "pub", "secret.a", "x", *options) == 'Permissions Violation for Publish to "secret.a"'
+        assert place.ok("pub", "open.a", "x", "--core").out == "1 message published\n"

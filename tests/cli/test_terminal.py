@@ -15,10 +15,13 @@ from typer.testing import CliRunner
 
 import jsproto
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, LocalProtocolError
+from jsproto.events import Connected, Disconnected, Event, EventsDropped, SlowConsumer, StreamRecreated
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.config import ServerInfo
 from jsproto_io.cli import main
 from jsproto_io.cli.app import app
 from jsproto_io.cli.commands.ingest import acknowledged
+from jsproto_io.cli.connecting import LinkNotes
 from jsproto_io.cli.ingest import Ingest
 from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.cli.report import ingest_table
@@ -251,3 +254,25 @@ def test_without_the_extra_one_line_says_what_to_install(
         main()
     assert caught.value.code == 2
     assert capsys.readouterr().err == f"jsproto: {name} not installed: pip install 'jsproto[cli]'\n"
+
+
+# -- notes of the link ---------------------------------------------------------------------------------------
+
+
+def test_what_becomes_of_the_link_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = LinkNotes(Screen())
+    events: list[Event] = [
+        Connected("nats://a:1", ServerInfo()), Disconnected(ConnectionLostError("it broke")), EventsDropped(1),
+        Connected("nats://b:2", ServerInfo()), Disconnected(None), SlowConsumer("s", 1_200), StreamRecreated("S", 5),
+    ]  # fmt: skip
+    for event in events:
+        notes(event)
+    assert capsys.readouterr() == (
+        "",
+        "jsproto: the connection is lost: it broke\n"
+        "jsproto: connected again: nats://b:2\n"
+        "jsproto: 1,200 messages were lost so far: they came faster than they were printed\n"
+        "jsproto: stream S was created again: its first message comes next\n",
+    )
+    LinkNotes(Screen(quiet=True))(Disconnected(ConnectionLostError("it broke")))
+    assert capsys.readouterr() == ("", "")

@@ -20,6 +20,7 @@ from jsproto.errors import TimeoutError
 from jsproto_io.cli import values
 from jsproto_io.cli.commands.sub import Count, Null, Raw, check_raw
 from jsproto_io.cli.common import Common, with_common
+from jsproto_io.cli.connecting import LinkNotes
 from jsproto_io.cli.messages import Printer, Shown, raw_end
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.cli.starting import start_time
@@ -142,7 +143,10 @@ def consume(
             new=new, follow=follow or new, ack=ack, count=count,
         )  # fmt: skip
         printer = Printer(screen, raw, raw_end(null))
-        with common.connected("consume") as (nc, js):
+        options: dict[str, Any] = {"event_cb": LinkNotes(screen)} | (
+            {"max_reconnect_attempts": -1} if plan.follow else {}
+        )
+        with common.connected("consume", **options) as (nc, js):
             for messages in _pulled(js, plan) if plan.pulls else _ordered(js, plan):
                 for message in messages:
                     printer.show(shown(message))

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from jsproto.errors import MaxPayloadError, NoStreamResponseError
+from jsproto.events import Event, ServerReportedError
 from jsproto_io.cli import values
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.records import BadInput, BadUsage, open_source, read_lines
@@ -64,11 +65,18 @@ def pub(
     """
     screen = common.screen()
     stored = 0
+    refusals: list[str] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, ServerReportedError):
+            refusals.append(event.text)
+
+    done = "published" if core else "stored"
 
     def note() -> str:
-        return f"; {values.counted(stored, 'message')} {'published' if core else 'stored'} before" if stored else ""
+        return f"; {values.counted(stored, 'message')} {done} before" if stored else ""
 
-    with running(screen, lambda: stored, note, lambda: {"stored": stored}):
+    with running(screen, lambda: stored, note, lambda: {done: stored}):
         many = body is None and len(file or ()) != 1
         if core and any(each is not None for each in (msg_id, ttl, delay, target)):
             raise BadUsage("--core goes without --msg-id, --ttl, --delay and --target, which are for streams")
@@ -80,7 +88,7 @@ def pub(
             raise BadUsage("--delay is for one message, a BODY or one --file: the next one would replace it")
         options = _options(header, ttl, delay, target)
         payloads = _payloads(body, file)
-        with common.connected("pub") as (nc, js):
+        with common.connected("pub", event_cb=on_event) as (nc, js):
             ack, duplicates = None, 0
             for number, payload in enumerate(payloads, 1):
                 if msg_id is not None:
@@ -102,6 +110,9 @@ def pub(
                         screen.flush()
             if core:
                 nc.flush()
+        if core and refusals:  # which come without saying of which message
+            stored = 0
+            raise Failure(refusals[0])
         if common.as_json:
             if core:
                 screen.dump({"ok": True, "published": stored})

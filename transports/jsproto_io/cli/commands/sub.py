@@ -5,12 +5,12 @@ Not here: the messages of a stream (``consume``).
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from jsproto.events import Event, SlowConsumer
 from jsproto_io.cli.common import Common, with_common
+from jsproto_io.cli.connecting import LinkNotes
 from jsproto_io.cli.messages import Printer, Shown, raw_end
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.cli.terminal import running
@@ -42,14 +42,11 @@ def sub(
     screen = common.screen()
     taken = 0
 
-    def on_event(event: Event) -> None:
-        if isinstance(event, SlowConsumer):
-            screen.note(f"{event.dropped:,} messages were lost so far: they came faster than they were printed")
-
     with running(screen, note=lambda: f"; {taken:,} received", data=lambda: {"received": taken}):
         check_raw(raw, null, common.as_json)
         printer = Printer(screen, raw, raw_end(null))
-        with common.connected("sub", event_cb=on_event) as (nc, _), nc.subscribe(subject, queue=queue) as subscription:
+        options: dict[str, Any] = {"event_cb": LinkNotes(screen), "max_reconnect_attempts": -1}
+        with common.connected("sub", **options) as (nc, _), nc.subscribe(subject, queue=queue) as subscription:
             nc.flush()
             screen.note(f"waiting for messages of {subject}; Ctrl-C ends it")
             for message in subscription:
