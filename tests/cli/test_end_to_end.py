@@ -17,22 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from jsproto.errors import Error
 from jsproto_io.cli import demo as demos
-from jsproto_io.cli.app import app
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
-from tests.cli.calling import NOWHERE
+from tests.cli import calling
 
 ROWS = 3000
 
 
 def call(*arguments: str, **env: str) -> tuple[int, str, str]:
     """Run a command in this process."""
-    result = CliRunner().invoke(app, arguments, env={**NOWHERE, "NATS_URL": "nats://127.0.0.1:1", **env})
-    return result.exit_code, result.stdout, result.stderr
+    return calling.call(*arguments, stdin=None, tty=False, **env)[:3]
 
 
 def ingest(server: NatsServer, file: Path | str, subject: str, *options: str) -> tuple[int, dict[str, Any], str]:

@@ -11,7 +11,6 @@ import sys
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 import jsproto
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, LocalProtocolError
@@ -19,13 +18,13 @@ from jsproto.events import Connected, Disconnected, Event, EventsDropped, SlowCo
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import ServerInfo
 from jsproto_io.cli import main
-from jsproto_io.cli.app import app
 from jsproto_io.cli.commands.ingest import acknowledged
 from jsproto_io.cli.connecting import LinkNotes
 from jsproto_io.cli.ingest import Ingest
 from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.cli.report import ingest_table
 from jsproto_io.cli.terminal import Screen, one_line, running
+from tests.cli import calling
 
 
 def test_one_line_holds_nothing_a_terminal_would_obey() -> None:
@@ -173,8 +172,7 @@ def test_what_was_acknowledged_in_words(result: Ingest, text: str) -> None:
 
 
 def call(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, arguments, env=env)
-    return result.exit_code, result.stdout, result.stderr
+    return calling.call(*arguments, stdin=None, tty=False, **(env or {}))[:3]
 
 
 def test_version() -> None:
