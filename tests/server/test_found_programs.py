@@ -270,6 +270,10 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
          pull(id="x"), pull(no_wait=True)],
         "408 Requests Pending",
     ),
+    "a request by nobody wakes all": (
+        [stream(), consumer(filter_subject="t.a"), consumer(), pull(), store(), pull()._replace(reply="x..y"), INFO],
+        (1, 0, 1, 0),
+    ),
     "an acknowledgement wakes nobody": (
         [stream(), consumer(filter_subject="s.a"), store(), pull(), pull(), store("s.b"), ack(1), ack(2)], None,
     ),

@@ -20,6 +20,7 @@ Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -624,11 +625,7 @@ class Consumer(Conversation):
     # -- pull requests -------------------------------------------------------------------------------------------------
 
     def _receive_pull_request(self, reply: str, message: Msg, now: float) -> None:
-        """Refuse a pull request, or let it wait. A reply that is no subject can have no subscriber."""
-        try:
-            check_subject(reply, wildcards=True)
-        except LocalProtocolError:
-            return
+        """Refuse a pull request, or let it wait. What is no subject has no subscriber, so its request does not wait."""
         try:
             check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
         except APIError:
@@ -646,8 +643,10 @@ class Consumer(Conversation):
         why = over_limit(request, self.config, now) or self._group_refusal(request, now)
         why = why or self._waiting_refusal(request, now)
         if why is None:
-            self._requests.add(request)
             self._is_awake = True
+            with suppress(LocalProtocolError):
+                check_subject(reply, wildcards=True)
+                self._requests.add(request)
         elif why:
             self._send_status(reply, why)
 
@@ -723,7 +722,5 @@ class Consumer(Conversation):
 
     def _send_status(self, subject: str, status: bytes | None) -> None:
         """Send a header block without a payload. What is no subject has no subscriber, so that is dropped."""
-        try:
+        with suppress(LocalProtocolError):
             self._outbox.publish(subject, b"", None, status)
-        except LocalProtocolError:
-            return
