@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
 from jsproto.wire.frames import Err, Frame, Msg
-from tests.integration.differential.links import Answer, shown
+from tests.integration.differential.links import Answer, Program, shown
 
 _MOMENTS: Final = frozenset({
     "created", "ts", "last_active", "first_ts", "last_ts", "time", "timestamp", "pause_remaining", "active",
@@ -32,14 +32,20 @@ _JSON_WORDS: Final = re.compile(
 _INBOX: Final = re.compile(r"\bi[0-9]+(\.[0-9]+)")
 
 
+def _always(program: Program) -> bool:
+    return True
+
+
 class Explained(NamedTuple):
     """A difference that is meant. ``hide`` changes a message so that it is not seen.
 
-    A message has ``subject``, ``reply``, ``header`` and ``payload``, all but the first one only if it is there.
+    ``of``: whether it may be seen in a program. A message has ``subject``, ``reply``, ``header`` and ``payload``, all
+    but the first one only if it is there.
     """
 
     reason: str
     hide: Callable[[dict[str, Any]], None]
+    of: Callable[[Program], bool] = _always
 
 
 def _hide_json_words(message: dict[str, Any]) -> None:
@@ -77,6 +83,22 @@ def _hide_what_is_passed_over(message: dict[str, Any]) -> None:
             info.get("ack_floor", {}).pop("last_active", None)  # of an acknowledgement of what is passed over
 
 
+def _hide_pending(message: dict[str, Any]) -> None:
+    if str(message.get("reply")).startswith("$JS.ACK."):
+        message["reply"] = message["reply"].rpartition(".")[0]
+
+
+def _may_make_room(program: Program) -> bool:
+    """Whether storing a message may drop another one for which a full consumer waits."""
+    bodies = [step.payload for step in program if isinstance(step.payload, dict)]
+    bodies += [body["config"] for body in bodies if isinstance(body.get("config"), dict)]
+    limits = {name for body in bodies for name, value in body.items() if isinstance(value, int) and value > 0}
+    drops = limits & {"max_msgs", "max_bytes", "max_msgs_per_subject"}
+    return "max_ack_pending" in limits and (
+        bool(drops) or any("Nats-Rollup" in (step.headers or ()) for step in program)
+    )
+
+
 EXPLAINED: Final = (
     Explained("What Go's libraries say of JSON and numbers is for people, and changes with Go.", _hide_json_words),
     Explained("The same, in the status of a pull request.", _hide_json_words_of_statuses),
@@ -86,18 +108,25 @@ EXPLAINED: Final = (
         _hide_what_is_passed_over,
     ),
     Explained("A real server writes an empty reply, which is none, into some answers.", _hide_empty_replies),
+    Explained(
+        "Whether what makes room for a message is counted already when that is delivered is chance (FACTS.md F5.38).",
+        _hide_pending,
+        _may_make_room,
+    ),
 )
 """What may differ, and why."""
 
 
-def said(answers: list[Answer]) -> dict[str, Any]:
-    """The comparable form: by step or subscription."""
-    return {answer.of: _answer(answer) for answer in answers}
+def said(answers: list[Answer], program: Program = ()) -> dict[str, Any]:
+    """The comparable form of the answers to ``program``: by step or subscription."""
+    explained = [one for one in EXPLAINED if one.of(program)]
+    return {answer.of: _answer(answer, explained) for answer in answers}
 
 
-def _answer(answer: Answer) -> list[Any]:
+def _answer(answer: Answer, explained: list[Explained]) -> list[Any]:
     frames: list[Any] = []
-    for frame in map(_frame, answer.frames):
+    for each in answer.frames:
+        frame = _frame(each, explained)
         if not (frames and frame == frames[-1] and "Idle Heartbeat" in str(frame)):  # how many is a matter of time
             frames.append(frame)
     if not answer.of.isdigit():  # what several consumers send to one subscription comes in any order
@@ -109,7 +138,7 @@ def _consumer(frame: Any) -> list[str]:
     return str(frame.get("reply", "")).split(".")[:4] if isinstance(frame, dict) else []
 
 
-def _frame(frame: Frame) -> Any:
+def _frame(frame: Frame, explained: list[Explained]) -> Any:
     if isinstance(frame, Err):
         return f"-ERR {shown(frame.text)}"
     if not isinstance(frame, Msg):
@@ -121,8 +150,8 @@ def _frame(frame: Frame) -> Any:
         found["header"] = _INBOX.sub(r"i\1", _HEADERS.sub(r"\1: <>", shown(frame.header)))
     if frame.payload:
         found["payload"] = _payload(frame.payload)
-    for explained in EXPLAINED:
-        explained.hide(found)
+    for one in explained:
+        one.hide(found)
     return found
 
 

@@ -29,7 +29,7 @@ class Search:
     def difference(self, program: Program, grace: float = GRACE) -> Difference | None:
         """The first step or subscription that got something else, and what it got. None: there is none."""
         self._real.grace, self._real.is_careful = grace, grace > GRACE
-        here, there = said(self._role.run(program)), said(self._real.run(program))
+        here, there = said(self._role.run(program), program), said(self._real.run(program), program)
         differing = [of for of in {**here, **there} if here.get(of) != there.get(of)]
         if not differing:
             return None
