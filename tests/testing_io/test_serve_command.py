@@ -11,7 +11,8 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import pytest
 import trustme
 
 from jsproto.errors import AuthorizationError
-from jsproto_io.serve import main
+from jsproto_io.serve import main, run
 from jsproto_io.sync import Connection, connect
+from jsproto_io.testing import serve
 
 MODULE = [sys.executable, "-m", "jsproto_io.serve"]
 COMMAND = [sys.executable, "-m", "jsproto_io.cli", "serve", "--memory"]
@@ -235,31 +237,59 @@ def test_what_is_stored_survives(command: list[str], number: int, tmp_path: Path
             assert message.data == b"four"
 
 
+@contextmanager
+def waiting_pull(url: str) -> Iterator[socket.socket]:
+    """A link on which a pull waits."""
+    with connect(url) as nc:
+        nc.jetstream().create_stream("S")
+        ask(nc, "CONSUMER.CREATE.S.C", b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"none"}}')
+    host, port = url.removeprefix("nats://").rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as link:
+        link.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB p 1\r\n')
+        pull = b'{"batch":3,"expires":60000000000}'
+        link.sendall(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C p %d\r\n%b\r\nPING\r\n" % (len(pull), pull))
+        heard = b""
+        while b"PONG" not in heard:
+            heard += link.recv(4096)
+        yield link
+
+
+def rest(link: socket.socket) -> bytes:
+    """What comes before the link ends."""
+    heard = b""
+    while data := link.recv(4096):
+        heard += data
+    return heard
+
+
+SHUTDOWN = b"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: 3\r\nNats-Pending-Bytes: 0\r\n\r\n\r\n"
+
+
 def test_who_waits_is_told_of_the_end() -> None:
     """A pull that waits ends with a status, and then its link does."""
-    with started(*MODULE, "-p", "0") as server, connect(server.url) as nc:
-        js = nc.jetstream()
-        js.create_stream("S")
-        nc.request(
-            "$JS.API.CONSUMER.CREATE.S.C", b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"none"}}'
-        )
-        address = nc.server_info
-        assert address is not None
-        host, port = server.url.removeprefix("nats://").rsplit(":", 1)
-        with socket.create_connection((host, int(port))) as link:
-            link.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB p 1\r\n')
-            pull = b'{"batch":3,"expires":60000000000}'
-            link.sendall(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C p %d\r\n%b\r\nPING\r\n" % (len(pull), pull))
-            heard = b""
-            while b"PONG" not in heard:
-                heard += link.recv(4096)
-            server.process.terminate()
-            heard = b""
-            while data := link.recv(4096):
-                heard += data
-        status = b"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: 3\r\nNats-Pending-Bytes: 0\r\n\r\n\r\n"
-        assert heard.endswith(status)
+    with started(*MODULE, "-p", "0") as server, waiting_pull(server.url) as link:
+        server.process.terminate()
+        assert rest(link).endswith(SHUTDOWN)
         assert server.process.wait() == 0
+
+
+def test_who_waits_is_told_of_the_end_as_soon_as_the_server_is_ready() -> None:
+    """Signals come twice before the main thread waits for them."""
+
+    class Log(StringIO):
+        def write(self, text: str) -> int:
+            if text.endswith("Server is ready"):
+                links.append(stack.enter_context(waiting_pull(server.url)))
+                signal.raise_signal(signal.SIGTERM)
+            elif text.endswith("Server Exiting.."):
+                signal.raise_signal(signal.SIGINT)
+            return super().write(text)
+
+    links: list[socket.socket] = []
+    with ExitStack() as stack:
+        server = serve()
+        assert run(server, log=Log()) == 0
+        assert rest(links[0]).endswith(SHUTDOWN)
 
 
 def test_what_a_crash_leaves(tmp_path: Path) -> None:

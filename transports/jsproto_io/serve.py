@@ -58,6 +58,7 @@ OLDEST: Final[Release] = (2, 11, 0)
 MEMORY_ONLY: Final = "In memory only, for tests: this is no database, and all is lost when it ends"
 UNTIL_THE_END: Final = "In memory, for tests: this is no database, and a crash loses all. At the end it is left in"
 NEWEST: Final = ".".join(map(str, REFERENCE))
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 OF_BATCHES: Final = frozenset(field.name for field in fields(BatchLimits))
 LIMITS: Final = {
     field.name: float if field.name == "idle" else int for field in (*fields(BatchLimits), *fields(AccountLimits))
@@ -199,7 +200,7 @@ def run(
     def say(level: str, text: str) -> None:
         print(f"[{os.getpid()}] [{level}] {text}", file=log or sys.stderr, flush=True)
 
-    previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, _stop) for number in _ENDS}
     try:
         say(
             "INF", f"Starting jsproto {jsproto.__version__}, which answers as nats-server {server.role.context.version}"
@@ -218,23 +219,21 @@ def run(
             return 1
         with ExitStack() as stack:
             stack.callback(server.close)
-            if http_port is not None:
-                try:
-                    monitoring = stack.enter_context(Monitoring(server, server.host, max(http_port, 0)))
-                except OSError as error:
-                    say("FTL", f"Can't listen to the monitor port: {error}")
-                    return 1
-                say("INF", f"Starting http monitor on {server.host}:{monitoring.port}")
-            say("INF", f"Listening for client connections on {server.host}:{server.port}")
-            say("INF", "Server is ready")
             try:
+                if http_port is not None:
+                    try:
+                        monitoring = stack.enter_context(Monitoring(server, server.host, max(http_port, 0)))
+                    except OSError as error:
+                        say("FTL", f"Can't listen to the monitor port: {error}")
+                        return 1
+                    say("INF", f"Starting http monitor on {server.host}:{monitoring.port}")
+                say("INF", f"Listening for client connections on {server.host}:{server.port}")
+                say("INF", "Server is ready")
                 server.wait()
             except KeyboardInterrupt:
                 server.call(lambda role, now: role.shut_down(now))
                 raise
     except KeyboardInterrupt:
-        for number in previous:
-            signal.signal(number, signal.SIG_IGN)  # it ends already
         say("INF", "Server Exiting..")
         if store is not None:
             server.call(store.write)
@@ -293,6 +292,8 @@ def _no_file(name: str) -> NoReturn:
 
 
 def _stop(signum: int, frame: FrameType | None) -> NoReturn:
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_IGN)  # it ends already
     raise KeyboardInterrupt
 
 
