@@ -20,6 +20,7 @@ import pytest
 import trustme
 
 from jsproto.errors import AuthorizationError
+from jsproto.events import ServerReportedError
 from jsproto_io.serve import main, run
 from jsproto_io.sync import Connection, connect
 from jsproto_io.testing import serve
@@ -123,6 +124,22 @@ def test_users_and_tokens(flags: list[str], options: dict[str, Any]) -> None:
             assert nc.server_info.auth_required
 
 
+def test_users_and_what_they_may_do(tmp_path: Path) -> None:
+    users = [{"user": "shop", "password": "secret", "permissions": {"publish": "orders.>"}}]
+    (tmp_path / "users.json").write_text(json.dumps({"users": users}))
+    with started(*MODULE, "-p", "0", "--users", f"{tmp_path}/users.json") as server:
+        with pytest.raises(AuthorizationError):
+            connect(server.url)
+        told: list[Any] = []
+        with connect(server.url, user="shop", password="secret", event_cb=told.append) as nc:
+            nc.publish("orders.1", b"x")
+            nc.publish("bills.1", b"x")
+            nc.flush()
+        assert [event.text for event in told if isinstance(event, ServerReportedError)] == [
+            'Permissions Violation for Publish to "bills.1"'
+        ]
+
+
 def test_the_command() -> None:
     with started(*COMMAND, "-p", "0", "--domain", "hub") as server, connect(server.url) as nc:
         info = nc.server_info
@@ -135,6 +152,8 @@ def test_the_command() -> None:
     [
         (["-c", "nats.conf"], "configuration files are not read"),
         (["--user", "me"], "a user has a name and a password: --user NAME --pass WORD"),
+        (["--user", "me", "--pass", "word", "--users", "file"], "users are in the file alone"),
+        (["--users", "/dev/null/users"], "/dev/null/users"),
         (["--pass", "word"], "a user has a name and a password: --user NAME --pass WORD"),
         (["-p", "70000"], "port is a number of 0 to 65535, not 70000"),
         (["--max-pending", "0"], "max_pending is a number of bytes above 0, not 0"),

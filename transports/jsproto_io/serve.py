@@ -51,6 +51,7 @@ from jsproto_io.testing.host import HOST
 from jsproto_io.testing.monitoring import Monitoring
 from jsproto_io.testing.store import Store
 from jsproto_io.testing.threads import MemoryServer, serve
+from jsproto_io.testing.users import read_access
 
 PROGRAM: Final = "python -m jsproto_io.serve"
 PORT: Final = 4222
@@ -102,7 +103,7 @@ def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) ->
         tls_ca=(options.tlscacert or options.tlscert) if options.tlsverify else None, domain=options.domain,
         release=release(options.release), dialect=options.dialect, ack_version=options.ack_version,
         max_payload=options.max_payload, max_pending=options.max_pending,
-        access=access(options.user, options.password, options.auth),
+        access=access(options.user, options.password, options.auth, options.users),
     )  # fmt: skip
     if options.pid is not None:
         Path(options.pid).write_text(f"{os.getpid()}", encoding="ascii")
@@ -161,12 +162,19 @@ def server_of(
     )  # fmt: skip
 
 
-def access(user: str, password: str, token: str) -> Access | None:
+def access(user: str, password: str, token: str, users: str | None = None) -> Access | None:
     """Who may connect, by the flags. A token takes precedence, as in nats-server. None: anybody.
 
+    ``users``: a file, see ``jsproto_io.testing.users``.
+
     Raises:
-        LocalProtocolError: the password or the token is hashed.
+        LocalProtocolError: the password or the token is hashed, or there are users in more than one place.
+        OSError: the file cannot be read.
     """
+    if users is not None:
+        if token or user:
+            raise LocalProtocolError("users are in the file alone: leave out --user, --pass and --auth")
+        return read_access(users)
     if token:
         return Access(token=token)
     return Access([User(user, password)]) if user else None
@@ -266,6 +274,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("-user", "--user", default="", metavar="NAME", help="the one user that may connect")
     add("-pass", "--pass", dest="password", default="", metavar="WORD", help="the password of the user")
     add("-auth", "--auth", default="", metavar="TOKEN", help="the token with which anybody may connect")
+    add("--users", metavar="FILE", help="who may connect, and do what: the block authorization of nats-server, as JSON")
     add("-P", "-pid", "--pid", metavar="FILE", help="the id of the process is written there")
     add("-l", "-log", "--log", metavar="FILE", help="the log is written there")
     no_more = "nothing: there is no more to log"
