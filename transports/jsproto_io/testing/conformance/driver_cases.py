@@ -42,9 +42,9 @@ from jsproto_io.testing.conformance.bench import (
 )
 
 LARGE: Final = 900_000  # bytes
-PING_INTERVAL: Final = 0.03  # seconds
 TURNS: Final = 1_000  # round trips, at most, until the server has seen the end of another link
-"""Much shorter than ``A_MOMENT``: a driver that answers no PING loses its link meanwhile."""
+PING_INTERVAL: Final = 0.03
+"""Seconds, much shorter than ``A_MOMENT``: a driver that answers no PING loses its link meanwhile."""
 
 
 def _kinds(events: list[Event]) -> list[str]:
