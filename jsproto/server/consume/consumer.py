@@ -20,7 +20,6 @@ Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -644,11 +643,16 @@ class Consumer(Conversation):
         why = why or self._waiting_refusal(request, now)
         if why is None:
             self._is_awake = True
-            with suppress(LocalProtocolError):
-                check_subject(reply, wildcards=True)
-                self._requests.add(request)
+            self._let_wait(request)
         elif why:
             self._send_status(reply, why)
+
+    def _let_wait(self, request: PullRequest) -> None:
+        try:
+            check_subject(request.reply, wildcards=True)
+        except LocalProtocolError:
+            return
+        self._requests.add(request)
 
     def _group_refusal(self, request: PullRequest, now: float) -> bytes | None:
         """The status that refuses the request's priority group. None: it fits."""
@@ -722,5 +726,7 @@ class Consumer(Conversation):
 
     def _send_status(self, subject: str, status: bytes | None) -> None:
         """Send a header block without a payload. What is no subject has no subscriber, so that is dropped."""
-        with suppress(LocalProtocolError):
+        try:
             self._outbox.publish(subject, b"", None, status)
+        except LocalProtocolError:
+            return
