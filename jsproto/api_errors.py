@@ -211,6 +211,10 @@ class StreamSnapshotError(APIError, err_code=10064):
     template = "snapshot failed: {err}"
 
 
+class StreamSubjectOverlapError(APIError, err_code=10065):
+    """400/10065: subjects overlap with an existing stream."""
+
+
 class StreamUpdateError(APIError, err_code=10069):
     """500/10069: {err}."""
 

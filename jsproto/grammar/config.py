@@ -40,6 +40,7 @@ from jsproto.grammar.fields import (
     cluster_of,
     list_of,
     map_of,
+    nearest,
     read_fields,
     record_of,
     taken,
@@ -401,7 +402,8 @@ def _option(name: str, value: Any) -> Any:
     """One keyword argument as the value of a field."""
     reader = _STREAM_CONFIG.get(name)
     if reader is None or name == "name":
-        raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
+        offered = nearest(name, [each for each in _STREAM_CONFIG if each != "name"])
+        raise ValueError(f"{name} is unknown{offered} (a newer server's field goes into extra)")
     if name in _WRITERS:
         return taken(name, value, _STREAM_CONFIG, _WRITERS)
     reader = _WORDS.get(name, reader)

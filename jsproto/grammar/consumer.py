@@ -33,6 +33,7 @@ from jsproto.grammar.fields import (
     cluster_of,
     list_of,
     map_of,
+    nearest,
     read_fields,
     taken,
     unknown_fields,
@@ -314,7 +315,7 @@ def _option(name: str, value: Any) -> Any:
     """One keyword argument as the value of a field."""
     reader = _CONSUMER_CONFIG.get(name)
     if reader is None:
-        raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
+        raise ValueError(f"{name} is unknown{nearest(name, _CONSUMER_CONFIG)} (a newer server's field goes into extra)")
     if name in _WRITERS:
         return taken(name, value, _CONSUMER_CONFIG, _WRITERS)
     reader = _WORDS.get(name, reader)

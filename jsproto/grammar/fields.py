@@ -9,7 +9,7 @@ Not here: the documents themselves (``config``, ``consumer``), text to JSON (``b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
@@ -178,7 +178,7 @@ def word_of(allowed: Sequence[str]) -> Writer:
     def take(value: Any, path: str) -> str:
         if type(value) is not str or value not in allowed:
             *others, last = map(repr, allowed)
-            raise ValueError(f"{path} is {', '.join(others)} or {last}, not {shown(value)}{_nearest(value, allowed)}")
+            raise ValueError(f"{path} is {', '.join(others)} or {last}, not {shown(value)}{nearest(value, allowed)}")
         return value
 
     return take
@@ -204,7 +204,7 @@ def check_words(model: Any, words: Mapping[str, Writer], kind: str) -> None:
             raise LocalProtocolError(f"{kind} option {error}") from None
 
 
-def _nearest(value: Any, allowed: Sequence[str]) -> str:
+def nearest(value: Any, allowed: Collection[str]) -> str:
     """A question that offers the nearest of ``allowed``, empty where none is near."""
     if not isinstance(value, str):
         return ""

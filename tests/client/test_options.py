@@ -67,7 +67,9 @@ def test_impossible_options(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"no_such_option": 1}, "unknown connect option: no_such_option"), ({"timeout": "5"}, "timeout must be a number"),
+    [({"no_such_option": 1}, "unknown connect option: no_such_option$"), ({"timeout": "5"}, "timeout must be a number"),
+     ({"reconnect_wait": 1}, "unknown connect option: reconnect_wait: did you mean 'reconnect_time_wait'"),
+     ({"no_such": 1, "nor_such": 2}, "unknown connect option: no_such, nor_such$"),
      ({"linger": None}, "linger must be a number of seconds or a timedelta, not NoneType"),
      ({"max_reconnect_attempts": "x"}, "max_reconnect_attempts must be an int, not str"),
      ({"max_reconnect_attempts": True}, "max_reconnect_attempts must be an int, not bool"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import jsproto_io.sync
 from jsproto.errors import AuthorizationError, ConnectionLostError, Error, NoServersError
 from jsproto.events import Event
 from jsproto_io.nats_server import NatsServer
@@ -111,10 +112,33 @@ async def test_streams_consumers_and_what_is_read(server: Any, connect: Connect)
         session = js.consistent_session()
         await session.publish(f"{name}.a", b"payload")
         assert shown(session) == f"<ConsistentSession open: <SessionToken {name}:4/0>>"
+        assert shown(js) == f"<JetStream $JS.API on {shown(nc)}>"
+        assert shown(js.counter(name)) == f"<Counter of stream {name}>"
         copy = js.copy(name, "C", "OTHER")
         assert shown(copy) == (
             f"<StreamCopy of consumer C of stream {name} to stream OTHER: not running, 0 copied, position 0>"
         )
+
+
+async def test_work_on_messages(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        sub = await js.pull_subscribe(f"{name}.a", durable="C")
+        where = f"consumer C of stream {name}"
+        async with sub.messages() as messages:
+            assert shown(messages) == f"<PullMessages {where}: 0 waiting>"
+        assert shown(messages) == f"<PullMessages {where}: closed>"
+        async with sub.consume(print) as work:
+            assert shown(work) == f"<ConsumeContext {where}: 0 running, 0 waiting, 0 finished, 0 failed>"
+        assert shown(work) == f"<ConsumeContext {where}: 0 running, 0 waiting, 0 finished, 0 failed, ended>"
+        async with nc.trace() as collector:
+            assert shown(collector) == f"<TraceCollector {collector.subject}: 0 reports, not complete>"
+
+
+def test_each_class_shows_its_state() -> None:
+    for name in jsproto_io.sync.__all__:
+        kind = getattr(jsproto_io.sync, name)
+        assert not isinstance(kind, type) or any("__repr__" in vars(each) for each in kind.__mro__[:-1]), name
 
 
 # -- errors of the handshake -------------------------------------------------------------------------------------------

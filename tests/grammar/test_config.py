@@ -196,7 +196,11 @@ def test_an_update_changes_what_is_named() -> None:
     ("options", "complaint"),
     [
         ({"colour": "red"}, "colour is unknown"),
-        ({"name": "T"}, "name is unknown"),
+        ({"name": "T"}, r"name is unknown \("),
+        (
+            {"subject": ["a"]},
+            r"subject is unknown: did you mean 'subjects'\? \(a newer server's field goes into extra\)",
+        ),
         ({"subjects": "s.>"}, "subjects must be a list, not 's.>'"),
         ({"subjects": [1]}, r"subjects\[0\] must be a string, not 1"),
         ({"max_msgs": "5"}, "max_msgs must be an integer of 64 bits, not '5'"),

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 
 from jsproto.errors import LocalProtocolError
+from jsproto.grammar.fields import nearest
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Duration, seconds
 
@@ -234,7 +235,8 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     given = _split(servers)
     unknown = keywords.keys() - ConnectKeywords.__annotations__.keys()
     if unknown:
-        raise LocalProtocolError(f"unknown connect option: {', '.join(sorted(unknown))}")
+        offered = nearest(min(unknown), ConnectKeywords.__annotations__) if len(unknown) == 1 else ""
+        raise LocalProtocolError(f"unknown connect option: {', '.join(sorted(unknown))}{offered}")
     values: dict[str, Any] = dict(keywords)
     return ConnectOptions(tuple(parse_address(url.strip()) for url in given), **values)
 

@@ -438,6 +438,9 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         self._connection = connection
         self._pipelined = pipelined
 
+    def __repr__(self) -> str:
+        return f"<JetStream {self._core.api.prefix} on {self._connection!r}>"
+
     def copy(
         self,
         stream: str,

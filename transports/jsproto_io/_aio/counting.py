@@ -38,6 +38,9 @@ class Counter:
         self._js = js
         self._stream = stream
 
+    def __repr__(self) -> str:
+        return f"<Counter of stream {self._stream}>"
+
     async def add(
         self, subject: str, value: int = 1, *, msg_id: str | None = None, timeout: Timeout | None = None
     ) -> int:

@@ -38,6 +38,9 @@ class Counter:
         self._js = js
         self._stream = stream
 
+    def __repr__(self) -> str:
+        return f"<Counter of stream {self._stream}>"
+
     def add(self, subject: str, value: int = 1, *, msg_id: str | None = None, timeout: Timeout | None = None) -> int:
         """Add to a counter, and return what it stands at then.
 

@@ -13,8 +13,10 @@ from jsproto.client.consume.work import ConsumerWork
 from jsproto.errors import Error
 from jsproto.events import CallbackFailed
 from jsproto.ticket import Ticket
+from jsproto_io._state.common import ended
 
 if TYPE_CHECKING:
+    from jsproto_io._state.consuming import PullSubscriptionBase
     from jsproto_io._state.shared import ConnectionBase
 
 D = TypeVar("D", bound=ConsumerMsg)
@@ -24,11 +26,18 @@ class ConsumeContextBase(Generic[D]):
     """The state of one call of ``consume``."""
 
     _connection: ConnectionBase
+    _subscription: PullSubscriptionBase[D]
 
     def __init__(self, core: ConsumerWork[D]) -> None:
         self._core = core
         self._at_end: Callable[[float], None] | None = None  # the end of a subscription that nobody else has
         self._last_failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        core, sub = self._core, self._subscription
+        state = f"{core.running} running, {core.pending_msgs} waiting, {core.finished} finished, {core.failed} failed"
+        end = ended(core.error) or (", ended" if core.closed.done else "")
+        return f"<ConsumeContext consumer {sub.consumer} of stream {sub.stream}: {state}{end}>"
 
     @property
     def running(self) -> int:

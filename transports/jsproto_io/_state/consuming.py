@@ -166,6 +166,11 @@ class PullMessagesBase(Generic[D]):
         self._closed = False
         self._most = MAX_PULL_POP if max_msgs is None else max(min(MAX_PULL_POP, max_msgs // 4), 1)
 
+    def __repr__(self) -> str:
+        core = self._core
+        state = "closed" if self._closed else waiting(core.pending_msgs + len(self._taken))
+        return f"<PullMessages consumer {core.consumer} of stream {core.stream}: {state}{ended(core.error)}>"
+
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take the received messages. Without any, a ticket to wait for."""
         if self._closed:

@@ -19,6 +19,11 @@ class TraceCollectorBase:
         self._core = core
         self._pending_closes = pending_closes
 
+    def __repr__(self) -> str:
+        trace = self._core.trace
+        state = "complete" if trace.is_complete else "not complete"
+        return f"<TraceCollector {self.subject}: {len(trace.events)} reports, {state}>"
+
     def __del__(self) -> None:
         core = self._core  # a dropped one would stay subscribed. See BatchReaderBase.
         self._pending_closes.append(lambda now: core.close())
