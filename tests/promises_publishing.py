@@ -126,6 +126,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_CLUSTER + "a_message_is_sent_again_after_a_step_down",
         ),
         promise(
+            "Those of `publish_many` are handed back at once.",
+            CLIENT_RETRY + "messages_that_are_counted_are_handed_back_at_once",
+        ),
+        promise(
             "A `publish` that is cancelled may still be sent again. `retry_attempts=0` fails at once.",
             CLIENT_RETRY + "it_fails_at_once_without_attempts_or_time_for_one",
             CLIENT_RETRY + "a_message_that_no_stream_took_is_sent_again",
