@@ -258,6 +258,19 @@ def test_what_was_acknowledged_does_not_come_again(place: Place, js: JetStream, 
     assert js.consumer_names(full) == ["D"]
 
 
+def test_a_work_queue_is_read_by_taking_from_it(place: Place, js: JetStream) -> None:
+    name = unique("S")
+    js.create_stream(name, subjects=[name], retention="workqueue", storage="memory", allow_direct=True)
+    js.publish(name, b"0")
+    assert "; --ack takes the messages, and jsproto get leaves them there; 0 printed" in place.fails(1, "consume", name)
+    assert sequences(place, name, "1-") == [1]
+    assert consumed(place, name, "--ack") == [1]
+    shown = place.ok("stream", "info", name).out
+    assert "next sequence     2" in shown
+    assert "stored" not in shown
+    js.delete_stream(name)
+
+
 @pytest.mark.parametrize("options", [["--count", "3"], ["--ack", "--count", "3"], ["--durable", "D", "--count", "3"]])
 def test_follow_ends_after_so_many(place: Place, js: JetStream, full: str, options: list[str]) -> None:
     assert consumed(place, full, "--follow", *options) == [1, 2, 3]

@@ -58,12 +58,14 @@ def test_a_stream_is_created_with_all_that_was_asked_for(place: Place, js: JetSt
         "stream", "create", name, "--subjects", f"{name}.a,{name}.b", "--subjects", f"{name}.c", "--storage", "memory",
         "--max-age", "1h", "--max-bytes", "1MB", "--max-msgs", "100", "--dupe-window", "30s", "--allow-rollup",
         "--deny-delete", "--metadata", "owner=me", "--set", "discard=new", "--description", "what it is",
+        "--set", f'republish={{"src": "{name}.a", "dest": "copies"}}',
     ).out  # fmt: skip
     assert line == f"stream {name} is there, for {name}.a, {name}.b, {name}.c\n"
     config = js.stream_info(name).config
     assert config.subjects == [f"{name}.{each}" for each in "abc"]
     assert (config.storage, config.max_age, config.max_bytes, config.max_msgs) == ("memory", 3_600, 1_048_576, 100)
     assert (config.duplicate_window, config.allow_rollup_hdrs, config.deny_delete) == (30, True, True)
+    assert f'{{"src": "{name}.a", "dest": "copies"}}' in place.ok("stream", "info", name, COLUMNS="120").out
     assert (config.discard, config.allow_direct, (config.metadata or {})["owner"]) == ("new", True, "me")
     js.delete_stream(name)
 

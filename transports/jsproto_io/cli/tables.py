@@ -9,6 +9,7 @@ Not here: JSON, which is the server's own (``to_json``), and rates (``report``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -68,8 +69,11 @@ def stream_table(info: StreamInfo) -> Table:
     _add(table, "stream", info.config.name)
     _add(table, "created", stamp(info.created))
     _add(table, "messages", f"{state.messages:,} ({size_text(state.bytes)})")
-    _add(table, "sequences", f"{state.first_seq:,} to {state.last_seq:,}")
-    _add(table, "stored", f"{stamp(state.first_ts)} to {stamp(state.last_ts)}")
+    if state.messages:
+        _add(table, "sequences", f"{state.first_seq:,} to {state.last_seq:,}")
+        _add(table, "stored", f"{stamp(state.first_ts)} to {stamp(state.last_ts)}")
+    elif state.last_seq:
+        _add(table, "next sequence", f"{state.last_seq + 1:,}")
     if state.num_deleted:
         _add(table, "deleted between", f"{state.num_deleted:,}")
     if state.num_subjects is not None:
@@ -188,7 +192,7 @@ def _value(name: str, value: Any) -> str:
         return NO_LIMIT if value < 0 else f"{value:,}"
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return ", ".join(value)
-    return str(value)
+    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
 
 
 def rate_table(rows: Iterable[tuple[str, str, int, float]]) -> Table:

@@ -33,7 +33,12 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from jsproto.api_errors import BatchPublishDisabledError, MessageSchedulesDisabledError, MessageTTLDisabledError
+from jsproto.api_errors import (
+    BatchPublishDisabledError,
+    ConsumerWQRequiresExplicitAckError,
+    MessageSchedulesDisabledError,
+    MessageTTLDisabledError,
+)
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError, NoStreamResponseError
 from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.nats_server import NatsServerNotFoundError
@@ -64,6 +69,8 @@ def explain(error: BaseException) -> str:
         return "the stream has allow_batched off: add --allow-batched to switch it on"
     if isinstance(error, NoStreamResponseError):
         return f"{error}; --create-stream makes one"
+    if isinstance(error, ConsumerWQRequiresExplicitAckError):
+        return f"{error}; --ack takes the messages, and jsproto get leaves them there"
     if isinstance(error, (MessageTTLDisabledError, MessageSchedulesDisabledError)):
         option = "--allow-msg-ttl" if isinstance(error, MessageTTLDisabledError) else "--allow-msg-schedules"
         return f"{error.description}: jsproto stream edit STREAM {option}"
