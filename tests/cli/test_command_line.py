@@ -37,6 +37,7 @@ def test_the_version_imports_no_driver_and_no_command() -> None:
     assert not {name for name in found if name.startswith("jsproto_io.cli.commands.")}
 
 
+@pytest.mark.slow
 def test_a_command_imports_no_other_command() -> None:
     commands = {name for name in imported("get", "--help") if name.startswith("jsproto_io.cli.commands.")}
     assert commands == {"jsproto_io.cli.commands.get", "jsproto_io.cli.commands.sub"}  # two that print messages

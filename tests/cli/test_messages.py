@@ -277,7 +277,7 @@ def test_follow_ends_after_so_many(place: Place, js: JetStream, full: str, optio
 
 
 @ON_REAL
-@pytest.mark.parametrize("options", [[], ["--ack"]])
+@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.slow), ["--ack"]])
 def test_follow_goes_on_with_what_comes(place: Place, js: JetStream, name: str, options: list[str]) -> None:
     js.publish(f"{name}.a", b"0")
     with place.start("consume", name, "--follow", "--raw", *options, stdout=subprocess.PIPE) as process:
@@ -294,7 +294,7 @@ def test_follow_goes_on_with_what_comes(place: Place, js: JetStream, name: str, 
 
 
 @ON_REAL
-@pytest.mark.parametrize("options", [["--ack", "--durable", "D"], []])
+@pytest.mark.parametrize("options", [["--ack", "--durable", "D"], pytest.param([], marks=pytest.mark.slow)])
 def test_a_reader_that_goes_away_ends_it_quietly(place: Place, js: JetStream, name: str, options: list[str]) -> None:
     js.publish(f"{name}.a", b"0")
     with place.start("consume", name, "--follow", "--raw", *options, stdout=subprocess.PIPE) as process:
@@ -310,6 +310,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(place: Place, js: JetStream, na
 
 
 @ON_REAL
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_nobody_reads_at_all(place: Place, full: str, options: list[str]) -> None:
     with place.start("stream", "info", full, *options, stdout=subprocess.PIPE) as process:
@@ -321,6 +322,7 @@ def test_nobody_reads_at_all(place: Place, full: str, options: list[str]) -> Non
 
 
 @ON_REAL
+@pytest.mark.slow
 def test_a_full_disk_is_one_line(place: Place, full: str) -> None:
     with open("/dev/full", "wb") as nowhere, place.start("get", full, "1-", "--json", stdout=nowhere) as process:
         assert process.stderr is not None
