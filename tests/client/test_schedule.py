@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.consume.schedule import Job, WorkSchedule
+from jsproto.client.consume.schedule import NO_KEY, Job, WorkSchedule
 
 
 def filled(concurrency: int, *jobs: tuple[int, Hashable]) -> WorkSchedule[str]:
@@ -115,6 +115,23 @@ def test_what_waits_can_be_taken_back_in_order() -> None:
     schedule.end(running[1])
     schedule.add("m7", 7, "b")
     assert seqs(started(schedule)) == [7]
+
+
+def test_jobs_without_a_key_wait_for_no_other_one() -> None:
+    schedule = filled(2, (1, "a"), (5, NO_KEY), (2, "a"), (4, NO_KEY), (3, "b"))
+    one, five = started(schedule)
+    assert seqs([one, five]) == [1, 5]
+    schedule.add("m5 again", 5, NO_KEY)  # which is under way: dropped
+    schedule.add("m4 again", 4, NO_KEY)
+    schedule.end(five)
+    (four,) = started(schedule)
+    assert (four.seq, four.message) == (4, "m4 again")
+    schedule.add("m6", 6, NO_KEY)
+    assert schedule.take_waiting() == ["m2", "m3", "m6"]
+    for job in (one, four):
+        schedule.end(job)
+    assert (schedule.waiting, schedule.running, schedule.can_start) == (0, 0, False)
+    assert not schedule._lanes
 
 
 @pytest.mark.parametrize("key", ["a", None])

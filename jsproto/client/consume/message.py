@@ -314,8 +314,11 @@ class WorkAcker(Acker[D]):
         return len(messages)
 
     def _send(self, replies: Sequence[bytes], payload: bytes) -> None:
+        if payload is ACK:  # most of them
+            self._outbox.publish_replies(replies, payload)
+            return
         super()._send(replies, payload)
-        if payload is not ACK and payload.startswith(NAK):
+        if payload.startswith(NAK):
             self.naks.update(dict.fromkeys(replies, payload))
 
 

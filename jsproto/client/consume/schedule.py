@@ -5,7 +5,7 @@ Rules:
 * No more than ``concurrency`` jobs are under way.
 * Jobs of one key follow each other in the order of their stream sequences.
 * A job that comes again, for example after a nak, keeps its key waiting until it is there or its time is over.
-* Keys that can go on take turns.
+* Keys that can go on take turns. A job without a key (``NO_KEY``) waits for no other one.
 * A message is one job. Another delivery of it takes the place of the one that waits, and is dropped beside the one that
   is under way.
 
@@ -17,11 +17,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from jsproto.timers import Deadlines
 
 M = TypeVar("M")
+
+NO_KEY: Final = object()
+"""The key of jobs without an order."""
 
 
 class Job(Generic[M]):
@@ -37,7 +40,7 @@ class Job(Generic[M]):
 
     __slots__ = ("_lane", "brings_worker", "message", "seq", "started")
 
-    def __init__(self, message: M, seq: int, lane: _Lane[M]) -> None:
+    def __init__(self, message: M, seq: int, lane: _Lane[M] | None) -> None:
         self.message = message
         self.seq = seq
         self.started = False
@@ -82,7 +85,7 @@ class WorkSchedule(Generic[M]):
         self._concurrency = concurrency
         self._jobs: dict[int, Job[M]] = {}  # by sequence: all of them
         self._lanes: dict[Hashable, _Lane[M]] = {}
-        self._ready: deque[_Lane[M]] = deque()
+        self._ready: deque[_Lane[M] | Job[M]] = deque()  # lanes, and jobs without one
         self._again_by: Deadlines[tuple[_Lane[M], int]] = Deadlines()
 
     @property
@@ -111,27 +114,23 @@ class WorkSchedule(Generic[M]):
             if not job.started:
                 job.message = message
             return
+        if key is NO_KEY:
+            job = self._jobs[seq] = Job(message, seq, None)
+            self._ready.append(job)
+            return
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key)
-            lane.waiting.append(seq)
-            lane.listed = True
-            self._ready.append(lane)
-        else:
-            heappush(lane.waiting, seq)
-            self._go_on(lane)
         self._jobs[seq] = Job(message, seq, lane)
+        heappush(lane.waiting, seq)
+        self._go_on(lane)
 
     def start(self) -> Job[M] | None:
         """The next job, which is under way from now on. None: no slot is free, or nothing can go on."""
         if not self.can_start:
             return None
-        lane = self._ready.popleft()
-        lane.listed = False
-        lane.busy = True
-        job = self._jobs[heappop(lane.waiting)]
-        if lane.awaited and job.seq in lane.awaited:
-            self._arrived(lane, job.seq)
+        found = self._ready.popleft()
+        job = found if isinstance(found, Job) else self._first(found)
         job.started = True
         self.running += 1
         return job
@@ -144,14 +143,13 @@ class WorkSchedule(Generic[M]):
         lane = job._lane
         del self._jobs[job.seq]
         self.running -= 1
+        if lane is None:
+            return
         lane.busy = False
         if again_by is not None:
             lane.awaited.add(job.seq)
             self._again_by.set((lane, job.seq), again_by)
-        if lane.waiting:
-            self._go_on(lane)
-        else:
-            self._forget_if_empty(lane)
+        self._go_on(lane)
 
     def deadline(self) -> float | None:
         """When ``expire`` wants to be called, in monotonic seconds. None: no key waits for a message."""
@@ -167,8 +165,9 @@ class WorkSchedule(Generic[M]):
         """Take all jobs that wait, in the order of their sequences. They are jobs no longer, and no key waits."""
         waiting = sorted((job.seq, job) for job in self._jobs.values() if not job.started)
         for seq, job in waiting:
-            job._lane.waiting.clear()
-            job._lane.listed = False
+            if job._lane is not None:
+                job._lane.waiting.clear()
+                job._lane.listed = False
             del self._jobs[seq]
         self._ready.clear()
         for lane in [*self._lanes.values()]:
@@ -176,6 +175,15 @@ class WorkSchedule(Generic[M]):
                 self._arrived(lane, seq)
             self._forget_if_empty(lane)
         return [job.message for _, job in waiting]
+
+    def _first(self, lane: _Lane[M]) -> Job[M]:
+        """The first job of a lane that can go on, which is busy from now on."""
+        lane.listed = False
+        lane.busy = True
+        job = self._jobs[heappop(lane.waiting)]
+        if job.seq in lane.awaited:
+            self._arrived(lane, job.seq)
+        return job
 
     def _arrived(self, lane: _Lane[M], seq: int) -> None:
         lane.awaited.discard(seq)

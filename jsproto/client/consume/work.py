@@ -38,7 +38,7 @@ from jsproto.client.consume.message import (
 )
 from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.pull import PullConsumer
-from jsproto.client.consume.schedule import Job, WorkSchedule
+from jsproto.client.consume.schedule import NO_KEY, Job, WorkSchedule
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.grammar.consumer import ConsumerConfig
@@ -398,7 +398,7 @@ class ConsumerWork(Conversation, Generic[D]):
         self._acker.adopt(message)
         try:
             seq, _ = jsack_sequences(message._raw[1])
-            key: Hashable = seq if self._key is None else self._key(message)
+            key: Hashable = NO_KEY if self._key is None else self._key(message)
             self._schedule.add(message, seq, key)
             if self._again_by:
                 self._has_come(seq)
