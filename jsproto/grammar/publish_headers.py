@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
-from jsproto.errors import LocalProtocolError, UnsupportedByServerError
+from jsproto.errors import BadSubjectError, LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.cron import AT, EVERY, check_cron
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.durations import format_duration, parse_duration
+from jsproto.grammar.fields import checked_word, nearest
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Duration, Instant, format_timestamp, instant, nanoseconds
@@ -141,7 +142,7 @@ def publish_headers(
     for name, value in options.items():
         keyword = _KEYWORDS.get(name)
         if keyword is None:
-            raise TypeError(f"a publish has no keyword {name!r:.100}")
+            raise TypeError(f"a publish has no keyword {name!r:.100}{nearest(name, _KEYWORDS)}")
         if value is not None:
             _check_release(name, keyword, server)
             added.append((keyword.header, keyword.encode(name, value)))
@@ -236,9 +237,16 @@ def _sequence(name: str, value: object) -> str:
     return str(value)
 
 
-def _pattern(name: str, value: Any) -> str:
-    check_subject(value, wildcards=True)
+def _subject(name: str, value: Any, wildcards: bool = False) -> str:
+    try:
+        check_subject(value, wildcards=wildcards)
+    except BadSubjectError as error:
+        raise BadSubjectError(f"{name}: {error}") from None
     return str(value)
+
+
+def _pattern(name: str, value: Any) -> str:
+    return _subject(name, value, wildcards=True)
 
 
 def _time_to_live(name: str, value: Any) -> str:
@@ -251,11 +259,6 @@ def _time_to_live(name: str, value: Any) -> str:
     if exact < _SECOND:
         raise LocalProtocolError(f"{name} must be a second or more, not {value!r:.100}")
     return str(-(-exact // _SECOND))
-
-
-def _literal(name: str, value: Any) -> str:
-    check_subject(value)
-    return str(value)
 
 
 def _moment(name: str, value: Any) -> str:
@@ -295,9 +298,8 @@ def _sub_alone(name: str, value: object) -> str:
     return "sub"
 
 
-def _rollup(name: str, value: object) -> str:
-    if value not in ("sub", "all"):
-        raise LocalProtocolError(f"{name} must be 'sub' or 'all', not {value!r:.100}")
+def _rollup(name: str, value: Any) -> str:
+    checked_word(name, value, ("sub", "all"))
     return str(value)
 
 
@@ -321,11 +323,11 @@ _KEYWORDS: Final[dict[str, _Keyword]] = {
     "at": _Keyword(SCHEDULE, _moment, "2.12"),
     "every": _Keyword(SCHEDULE, _interval, "2.14"),
     "cron": _Keyword(SCHEDULE, _cron, "2.14"),
-    "target": _Keyword(TARGET, _literal),
-    "source": _Keyword(SOURCE, _literal, "2.14"),
+    "target": _Keyword(TARGET, _subject),
+    "source": _Keyword(SOURCE, _subject, "2.14"),
     "time_zone": _Keyword(TIME_ZONE, _text, "2.14"),
     "schedule_ttl": _Keyword(SCHEDULE_TTL, _time_to_live),
     "schedule_rollup": _Keyword(SCHEDULE_ROLLUP, _sub_alone, "2.14"),
     "incr": _Keyword(INCREMENT, _increment, "2.12"),
-    "trace": _Keyword(TRACE_DEST, _literal, TRACE_SINCE),
+    "trace": _Keyword(TRACE_DEST, _subject, TRACE_SINCE),
 }
