@@ -104,15 +104,15 @@ class ConsumerMachine(RuleBasedStateMachine):
     def message(subject: bytes, payload: bytes, reply: bytes = b"r") -> Msg:
         return Msg(subject, b"", reply, None, payload)
 
-    def finish(self, seq: int) -> None:
-        """The message is acknowledged, and with it what an acknowledgement of all means.
+    def finish(self, seq: int, place: int) -> None:
+        """The message is acknowledged at that place, and with it what an acknowledgement of all means.
 
         An older place than that of the last one acknowledges nothing: such a message comes again.
         """
         if not self.acks_all:
             self.done.add(seq)
-        elif self.places[seq] > self.floor[0] and seq > self.floor[1]:
-            self.floor = self.places[seq], seq
+        elif place > self.floor[0] and seq > self.floor[1]:
+            self.floor = place, seq
             self.done |= {one for one in self.open if one <= seq}
         self.open -= self.done
 
@@ -141,7 +141,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), word=st.sampled_from([b"+ACK", b"", b"+TERM", b"+NXT"]))
     def acknowledge(self, number: int, word: bytes) -> None:
         seq = self.chosen(number)
-        self.finish(seq)
+        self.finish(seq, self.places[seq])
         self.say(seq, word)
         self.look()
 
@@ -166,8 +166,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         seq = [stored.seq for stored in self.shop.stream][number % len(self.shop.stream)]
         self.shop.stream.remove(seq)
         if seq in self.open:
-            self.open.discard(seq)
-            self.done.add(seq)
+            self.finish(seq, self.first[seq])  # FACTS.md F5.30
         self.look()
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, WAIT]))
@@ -204,7 +203,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             if not self.is_push:
                 self.pull(4, True, 0)
             for seq in sorted(self.open):
-                self.finish(seq)
+                self.finish(seq, self.places[seq])
                 self.say(seq, b"+ACK")
                 self.look()
             self.advance(WAIT)
