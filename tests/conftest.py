@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ settings.register_profile(
     max_examples=examples(100),
 )
 settings.load_profile("default")
+
+gc.disable()  # until all are collected: a third of that would be looking through what stays
 
 APART = ("tests/spark/test_sourcing.py",)
 """Without a JVM: its tests wait most of the time."""
@@ -95,6 +100,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests stay for the whole run: no garbage collection looks through them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -119,8 +125,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker compiles a share of the tests first, and reads what the others have compiled of the rest."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or not all(place.is_dir() for place in places(session.config)):
+        return
+    files = sorted(path for place in places(session.config) for path in place.rglob("test_*.py"))
+    for path in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with suppress(BaseException):  # what is wrong with it, or skips it, is told when it is collected
+            importlib.import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
+
+
+def share_bytecode(config: pytest.Config) -> None:
+    """Where Python is told to leave no bytecode, keep it until the end of the run: workers and programs share it."""
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="bytecode")
+        config.add_cleanup(folder.cleanup)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A run of some tests only measures no coverage: the gate is for all that run without a server."""
+    share_bytecode(config)
     everywhere = places(config) <= {config.rootpath, config.rootpath / "tests"}
     selected = [config.getoption(name, None) for name in SELECTIONS]
     if everywhere and not any(selected) and config.option.markexpr in ("", "not server"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import socket
 import ssl
@@ -48,6 +49,12 @@ def no_hang(real_stderr: int) -> Iterator[None]:
     faulthandler.dump_traceback_later(4 * PATIENCE, exit=True, file=real_stderr)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def quick_collections() -> None:
+    """Whoever collects garbage in this test looks at what the test has made, not at all that is there."""
+    gc.freeze()
 
 
 @pytest.fixture(params=list(DRIVERS))

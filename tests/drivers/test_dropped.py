@@ -13,7 +13,7 @@ import pytest
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_collections")]
 
 
 async def drop(nc: Any, held: list[Any]) -> None:

@@ -18,6 +18,8 @@ from jsproto_io.sync import Connection, connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_sync import MODES, until
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
