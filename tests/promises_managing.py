@@ -31,6 +31,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLI + "streams.py::test_a_failure_is_an_object_too",
         ),
         promise(
+            "Options that do not exist, or have no value, are told on standard error alone.",
+            CLI + "command_line.py::test_wrong_usage_is_one_line",
+        ),
+        promise(
             "Without a terminal they need `--force`.",
             CLI + "streams.py::test_nothing_is_destroyed_where_nobody_can_be_asked",
         ),

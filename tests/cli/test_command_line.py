@@ -69,6 +69,7 @@ def test_words_are_completed(shell: str, asked: dict[str, str]) -> None:
     [
         (["nothing"], "jsproto: No such command 'nothing': see jsproto --help\n"),
         (["get"], "jsproto: Missing argument 'STREAM': see jsproto get --help\n"),
+        (["get", "--json"], "jsproto: Missing argument 'STREAM': see jsproto get --help\n"),
         (["stream", "info", "S", "--what"], "jsproto: No such option: --what: see jsproto stream info --help\n"),
     ],
 )

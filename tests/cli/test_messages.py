@@ -262,7 +262,7 @@ def test_a_work_queue_is_read_by_taking_from_it(place: Place, js: JetStream) -> 
     name = unique("S")
     js.create_stream(name, subjects=[name], retention="workqueue", storage="memory", allow_direct=True)
     js.publish(name, b"0")
-    assert "; --ack takes the messages, and jsproto get leaves them there; 0 printed" in place.fails(1, "consume", name)
+    assert place.fails(1, "consume", name).endswith("; --ack takes the messages, and jsproto get leaves them there")
     assert sequences(place, name, "1-") == [1]
     assert consumed(place, name, "--ack") == [1]
     shown = place.ok("stream", "info", name).out
@@ -383,7 +383,7 @@ def test_a_subscription_ends_by_ctrl_c(place: Place) -> None:
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
-        assert (process.stdout.read(), process.stderr.read()) == (b"", b"jsproto: interrupted; 0 received\n")
+        assert (process.stdout.read(), process.stderr.read()) == (b"", b"jsproto: interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -199,13 +199,18 @@ def test_tables_fit(place: Place, name: str, width: int) -> None:
 # -- consumers ---------------------------------------------------------------------------------------------------------
 
 
-def test_consumers_are_listed_and_shown(place: Place, name: str) -> None:
+def test_consumers_are_listed_and_shown(place: Place, js: JetStream, name: str) -> None:
     assert place.ok("consumer", "ls", name, "-q").out == "C\n"
     shown = place.ok("consumer", "ls", name).out.splitlines()
     assert [line.split() for line in shown if line.startswith("C")] == [["C", "pull,", "durable", "10", "0", "0", "0"]]
     assert [each["name"] for each in place.ok("consumer", "ls", name, "--json").objects] == ["C"]
-    assert f"C of stream {name}" in place.ok("consumer", "info", name, "C").out
-    assert place.ok("consumer", "info", name, "C", "--json").objects[0]["num_pending"] == 10
+    info = place.ok("consumer", "info", name, "C").out
+    assert f"C of stream {name}" in info
+    assert "nothing yet" in info
+    with js.pull_subscribe_bind("C", name) as subscription:
+        subscription.fetch(1)[0].ack_sync()
+    assert "up to 1 of the stream (1 delivery), 20" in place.ok("consumer", "info", name, "C").out
+    assert place.ok("consumer", "info", name, "C", "--json").objects[0]["num_pending"] == 9
     place.ok("consumer", "rm", name, "C", "--force")
     assert place.ok("consumer", "ls", name).out == f"no consumers of stream {name}\n"
 

@@ -147,8 +147,11 @@ def _kind(config: ConsumerConfig) -> str:
 
 
 def _place(pair: SequencePair) -> str:
+    if not pair.stream_seq:
+        return "nothing yet"
     active = f", {stamp(pair.last_active)}" if pair.last_active is not None else ""
-    return f"up to {pair.stream_seq:,} of the stream ({pair.consumer_seq:,} deliveries){active}"
+    deliveries = f"{pair.consumer_seq:,} {'delivery' if pair.consumer_seq == 1 else 'deliveries'}"
+    return f"up to {pair.stream_seq:,} of the stream ({deliveries}){active}"
 
 
 def _add_cluster(table: Table, cluster: dict[str, Any]) -> None:

@@ -148,6 +148,7 @@ async def _nats_py(common: Common, stream: str, payload: bytes, msgs: int, found
     """Measure nats-py with the same stream. It takes what ``common`` says of servers and users by its own names."""
     import nats
 
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # it makes errors of an interruption
     given = common.settings().connect
     names = ("user", "password", "token", "user_credentials", "nkeys_seed", "nkeys_seed_str", "tls")
     options: dict[str, Any] = {name: given[name] for name in names if name in given}  # type: ignore[literal-required]

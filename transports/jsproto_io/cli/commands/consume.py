@@ -136,7 +136,7 @@ def consume(
     """
     screen = common.screen()
     taken = 0
-    with running(screen, note=lambda: f"; {taken:,} printed", data=lambda: {"printed": taken}):
+    with running(screen, note=lambda: f"; {taken:,} printed" if taken else "", data=lambda: {"printed": taken}):
         check_raw(raw, null, common.as_json)
         plan = ConsumePlan(
             stream=stream, consumer=consumer, durable=durable, filters=filters, seq=seq, since=since, last=last,

@@ -42,7 +42,7 @@ def sub(
     screen = common.screen()
     taken = 0
 
-    with running(screen, note=lambda: f"; {taken:,} received", data=lambda: {"received": taken}):
+    with running(screen, note=lambda: f"; {taken:,} received" if taken else "", data=lambda: {"received": taken}):
         check_raw(raw, null, common.as_json)
         printer = Printer(screen, raw, raw_end(null))
         options: dict[str, Any] = {"event_cb": LinkNotes(screen), "max_reconnect_attempts": -1}
