@@ -210,11 +210,9 @@ def described(letter: StoredMsg) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def order_service(
-    url: str, charge: Callable[[int, dict[str, Any]], Any], **options: Any
-) -> AsyncIterator[Starlette]:
+async def order_service(url: str, charge: Callable[[int, dict[str, Any]], Any]) -> AsyncIterator[Starlette]:
     """The front, with workers while its block lasts. The end of the block waits for what is under way."""
-    async with connect(url, name="orders", **options) as nc:
+    async with connect(url, name="orders") as nc:
         js = nc.jetstream()
         orders = Orders(js, charge)
         await orders.create_streams()

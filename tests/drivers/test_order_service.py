@@ -49,7 +49,7 @@ class Bank:
     """Takes money, or says no, or is down. While it is ``held`` it does not answer."""
 
     def __init__(self, driver: str, service: ModuleType) -> None:
-        self.is_threaded = driver.startswith("sync")
+        self.is_threaded = driver == "sync"
         self.charged: dict[str, list[int]] = defaultdict(list)  # numbers of orders, by customer
         self.asked: dict[int, int] = defaultdict(int)
         self.down_for: dict[str, int] = {}  # item -> how many attempts fail
@@ -85,15 +85,14 @@ class Shop:
 
     def __init__(self, driver: str, url: str) -> None:
         self.driver, self.url = driver, url
-        self.service = SERVICES[driver.partition("-")[0]]
+        self.service = SERVICES[driver]
         self.bank = Bank(driver, self.service)
         self.ending = anyio.Event()
-        self.options = {"reader_thread": False} if driver == "sync-no-reader" else {}
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[httpx.AsyncClient]:
         """A client of the service, which is at work during the block."""
-        entered: Any = self.service.order_service(self.url, self.bank.charge, **self.options)
+        entered: Any = self.service.order_service(self.url, self.bank.charge)
         with anyio.fail_after(PATIENCE):
             async with InThread(entered) if self.bank.is_threaded else entered as app:
                 async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
@@ -112,6 +111,13 @@ class InThread:
 
     async def __aexit__(self, *raised: Any) -> None:
         await anyio.to_thread.run_sync(self.blocking.__exit__, *raised)
+
+
+@pytest.fixture(params=list(SERVICES))
+def driver(request: pytest.FixtureRequest) -> str:
+    """The driver under test, without the second way to run the one for threads."""
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
