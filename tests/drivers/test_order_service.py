@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 import jsproto_io.sync
+from jsproto import ConsumerInfo
 from jsproto_io.nats_server import NatsServer
 from tests import servers
 from tests.drivers.conftest import PATIENCE
@@ -174,6 +175,28 @@ async def test_an_order_is_paid_and_shipped_once(shop: Shop) -> None:
         }  # fmt: skip
         assert (await client.post(f"/orders/{number}/cancel")).status_code == 409
     assert shop.bank.charged == {"anna": [number]}
+
+
+async def test_steps_that_come_twice_change_nothing(shop: Shop) -> None:
+    async with shop.opened() as client:
+        number = await place(client, "anna", "tea", pieces=3, grace=0.01)
+        await until(client, number, "shipped")
+        await until_counted(client, "tea", sold=3, shipped=1)
+        with jsproto_io.sync.connect(shop.url) as nc:
+            js = nc.jetstream()
+            for consumer in ("shipping", "billing"):
+                js.reset_consumer("ORDERS", consumer, 1)
+                while not is_worked_off(js.consumer_info("ORDERS", consumer)):
+                    await anyio.sleep(0.005)
+            assert js.stream_subjects("ORDERS") == {"orders.placed.anna": 1, f"orders.due.{number}": 1}
+        assert shop.bank.asked == {number: 2}
+        assert (await client.get(f"/orders/{number}")).json()["state"] == "shipped"
+        await until_counted(client, "tea", sold=3, shipped=1)
+
+
+def is_worked_off(info: ConsumerInfo) -> bool:
+    """Whether the consumer has delivered something, and all of it is acknowledged."""
+    return info.delivered.consumer_seq > 0 and not info.num_pending and not info.num_ack_pending
 
 
 async def test_the_orders_of_a_customer_are_paid_in_their_order(shop: Shop) -> None:
