@@ -50,7 +50,7 @@ class Fault:
     * ``leaderless``: a stream has no leader.
     * ``lag``: the replicas of a stream lag by ``amount`` seconds.
     * ``loss``, ``duplication``, ``reordering``: happen to messages inside the cluster, with the probability ``amount``.
-    * ``kill``: a host of the application ends at once, and is started again.
+    * ``kill``: a host of the application ends at once, and is started again when no such fault lasts.
 
     ``at``: when it begins. ``lasts``: how long it lasts. ``link``: the number of the link, in the order of dialing from
     1 on. 0 is all of them. ``byte``: see above. ``direction``: ``up`` is from a client to the server. ``stream``: its

@@ -401,7 +401,8 @@ class World:
                     if name in self.server.api.streams:
                         self.server.elect_leader(name, self.now)
             case "kill":
-                if self.on_host is not None:
+                is_up = not any(one.kind == "kill" and one.host == fault.host for one in self._lasting())
+                if is_up and self.on_host is not None:
                     self.on_host(fault.host, True)
             case _:
                 self._apply(fault.kind)

@@ -284,6 +284,18 @@ def test_a_host_that_is_killed() -> None:
     world(Fault("kill", 0.0, 1.0)).advance(2.0)
 
 
+def test_a_host_that_is_killed_twice_starts_when_both_faults_have_ended() -> None:
+    where = world(
+        Fault("kill", 1.0, 1.0, host="worker"),
+        Fault("kill", 1.5, 2.0, host="worker"),
+        Fault("kill", 1, 9, host="other"),
+    )
+    seen: list[tuple[float, bool]] = []
+    where.on_host = lambda host, is_up: seen.append((where.now, is_up)) if host == "worker" else None
+    where.advance(5.0)
+    assert seen == [(1.0, False), (1.5, False), (3.5, True)]
+
+
 def test_healing_ends_everything() -> None:
     where = world(
         Fault("pause", 1.0, NEVER), Fault("cut_after", byte=9_000, direction="up"), Fault("restart", 5.0, 2.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import secrets
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -23,6 +25,7 @@ from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, simulate
 from jsproto_io.testing.simulation.engine import TURN
+from jsproto_io.testing.simulation.sandbox import COLLECT_EVERY
 from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks
 
 URL = "nats://somewhere"
@@ -271,6 +274,53 @@ def test_only_a_simulation_is_current() -> None:
 
 
 # -- hosts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0.02, 0.5])  # while it connects, and while it works
+@pytest.mark.parametrize("turns", [0, COLLECT_EVERY])
+def test_a_host_that_is_killed_warns_of_nothing(at: float, turns: int, recwarn: pytest.WarningsRecorder) -> None:
+    class Service:
+        async def run(self) -> None:
+            self.this = self
+            async with connect("nats://localhost") as self.nc:
+                self.subscription = await self.nc.subscribe("news")
+                self.pings = asyncio.create_task(self.ping())
+                await self.subscription.next_msg()
+
+        async def ping(self) -> None:
+            while True:
+                await self.nc.flush()
+                await asyncio.sleep(0.1)
+
+    async def main() -> None:
+        await asyncio.sleep(2)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    async def service() -> None:
+        await Service().run()
+
+    warnings.simplefilter("always")
+    report = simulate(main, faults=[Fault("kill", at, 1.0, host="one")], hosts={"one": service})
+    assert report.error is None
+    del report
+    gc.collect()
+    assert recwarn.list == []
+
+
+def test_a_host_that_is_started_again_leaves_its_links() -> None:
+    async def worker() -> None:
+        async with connect(URL) as nc:
+            await (await nc.subscribe("news")).next_msg()
+
+    async def main() -> int:
+        current().start("worker", worker)
+        await asyncio.sleep(1)
+        current().start("worker", worker)
+        await asyncio.sleep(1)
+        return len(current().server.sessions)
+
+    assert simulate(main, faults=[], conditions=HERE).result == 1
 
 
 def test_a_host_that_is_killed_does_nothing_more() -> None:

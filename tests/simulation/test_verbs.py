@@ -115,10 +115,10 @@ class Verbs:
         await js.publish_async_completed()
 
     async def core(self, nc: Connection, js: JetStream) -> None:
-        subscription = await nc.subscribe("news.*")
-        await nc.publish("news.1", b"x")
-        await subscription.next_msg(timeout=1)
-        await subscription.drain()
+        async with await nc.subscribe("news.*") as subscription:
+            await nc.publish("news.1", b"x")
+            await subscription.next_msg(timeout=1)
+            await subscription.drain()
         await nc.flush()
         await nc.request("nobody", b"", timeout=1)
 

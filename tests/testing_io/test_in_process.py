@@ -222,8 +222,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded() -> None:
     limit, size, count = 2_000_000, 50_000, 1_000  # 50 MB are sent to who does not read
     with in_process(max_pending=limit) as server, idle(server) as publisher:
         lazy = idle(server, max_reconnect_attempts=0)
-        lazy.subscribe("flood")
-        sub = lazy.subscribe("flood")
+        subs = [lazy.subscribe("flood") for _ in range(2)]
         lazy.flush()
         tracemalloc.start()
         payload = bytes(size)
@@ -235,7 +234,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded() -> None:
         assert len(server.role.sessions) == 1
         assert peak < 5 * (limit + CAPACITY)
         with pytest.raises(ConnectionLostError):
-            sum(1 for _ in sub)
+            sum(1 for _ in subs[1])
         lazy.close()
 
 

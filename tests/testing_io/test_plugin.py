@@ -15,7 +15,7 @@ PLUGIN = "transports/jsproto_io/testing"
 def pytest_run(folder: Path, program: str, **environment: str) -> str:
     """What pytest prints of a file with ``program``. Warnings are errors, except of what a killed program left open."""
     (folder / "test_application.py").write_text(program, encoding="utf-8")
-    warnings = ["-W", "error", "-W", "default:unclosed connection:ResourceWarning"]
+    warnings = ["-W", "error"]
     command = [sys.executable, *warnings, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
         [*command, "test_application.py"], cwd=folder, env=os.environ | environment, capture_output=True, text=True,

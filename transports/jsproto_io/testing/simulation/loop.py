@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -31,6 +31,7 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from jsproto.testing.world import Link, StuckError, World
 from jsproto_io.testing.simulation.engine import TURN, Host, Program, awaited, current_host, refuse
+from jsproto_io.testing.simulation.sandbox import collect_from
 
 T = TypeVar("T")
 H = TypeVar("H", bound=asyncio.Handle)
@@ -272,12 +273,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.close()
 
     def _bury(self) -> None:
-        """Close the coroutines that never run again. An asynchronous generator in them may complain, to nobody."""
+        """Close the coroutines that never run again. What they complain, and what they left open, is told to nobody."""
         if self._buried:
             hook, sys.unraisablehook = sys.unraisablehook, lambda complaint: None
-            while self._buried:
-                _close(self._buried.pop())
-            gc.collect(0)  # they are young, because there was no collection during the run
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                while self._buried:
+                    _close(self._buried.pop())
+                collect_from(self.turns)
             sys.unraisablehook = hook
 
 

@@ -152,7 +152,8 @@ class Simulation:
             self._engine.touched()
 
     def _begin(self, name: str) -> None:
-        if name in self._hosts:
+        if name in self._hosts and self._hosts[name].is_alive:
+            self.world.leave(name)
             self._engine.kill(self._hosts[name])
         host = self._hosts[name] = Host(name)
         supervise = self._supervise_thread if self._blocks else self._supervise_task

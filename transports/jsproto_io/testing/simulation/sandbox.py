@@ -110,6 +110,11 @@ def collect_at(turn: int) -> None:
         gc.collect()
 
 
+def collect_from(turn: int) -> None:
+    """Collect the garbage of a simulation that has come to ``turn``. It is young if there was no collection yet."""
+    gc.collect(0 if turn < COLLECT_EVERY else 2)
+
+
 @lru_cache(maxsize=1)
 def _taken(reals: tuple[int, ...], modules: int) -> list[tuple[Any, str, Any]]:
     """Where modules of the program have taken real functions by name: ``from time import sleep``.
