@@ -18,12 +18,16 @@ import nats
 import nats.aio.client
 import nats.aio.msg
 import nats.aio.subscription
+import nats.errors
 import nats.js
+import nats.js.errors
 import nats.js.kv
 import nats.js.object_store
 import pytest
 
 import jsproto
+import jsproto.api_errors
+import jsproto.errors
 import jsproto.events
 import jsproto_io
 import jsproto_io.asyncio as ours
@@ -56,6 +60,7 @@ THEIRS: Final[dict[str, type]] = {
     "ObjectStore.ObjectWatcher": _ObjectStore.ObjectWatcher,
 }
 OPTIONS: Final = "Options of `nats.connect`"
+ERRORS: Final = {f"Errors of `{module.__name__}`": module for module in (nats.errors, nats.js.errors)}
 HERE: Final[dict[str, tuple[type, ...]]] = {
     "nc": (ours.Connection,),
     "nc.server_info": (ServerInfo,),
@@ -78,7 +83,7 @@ THEIR_WORDS: Final = frozenset(
     }
 )  # fmt: skip
 """What the right column says of nats-py."""
-CLASSES: Final = (ours, jsproto, jsproto.events, jsproto.errors)
+CLASSES: Final = (ours, jsproto, jsproto.events, jsproto.errors, jsproto.api_errors)
 
 
 def rows(section: str) -> list[tuple[list[str], str]]:
@@ -100,6 +105,12 @@ def members(cls: type, without: Collection[type] = ()) -> set[str]:
 
 def public(section: str) -> set[str]:
     """The public names of nats-py that belong into a section."""
+    if section in ERRORS:
+        return {
+            name
+            for name, kind in vars(ERRORS[section]).items()
+            if getattr(kind, "__module__", "") == ERRORS[section].__name__
+        }
     if section == OPTIONS:
         return set(inspect.signature(nats.aio.client.Client.connect).parameters) - {"self"}
     cls = THEIRS[section.removeprefix("Names of ").strip("`")]
@@ -149,7 +160,7 @@ def missing_here(code: str) -> list[str]:
     return missing
 
 
-SECTIONS: Final = [f"Names of `{name}`" for name in THEIRS] + [OPTIONS]
+SECTIONS: Final = [f"Names of `{name}`" for name in THEIRS] + [OPTIONS, *ERRORS]
 
 
 @pytest.mark.parametrize("section", SECTIONS)
