@@ -67,7 +67,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_MANAGING + "a_word_is_checked_before_a_creation_alone",
         ),
         promise(
-            "A release that would pass over them is an `UnsupportedByServerError`.",
+            "A server that is too old for these options is an `UnsupportedByServerError`.",
             CLIENT_MANAGING + "demands_that_an_old_server_would_pass_over",
             DRIVERS_MANAGING + "a_release_that_would_pass_over_a_required_level",
         ),

@@ -118,8 +118,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_KEYWORDS + "an_atomic_batch_cannot_look_at_message_ids",
         ),
         promise(
-            "A message that no stream takes, as during an election, is sent again by `publish` and `publish_async`, "
-            "twice after 0.25 seconds each time.",
+            "A message that no stream takes, as during an election, is sent again by `publish` and `publish_async`: up "
+            "to two times, 0.25 seconds apart.",
             CLIENT_RETRY + "after_the_last_attempt_it_fails",
             CLIENT_RETRY + "one_of_many_is_sent_again_as_the_newest",
             DRIVERS_KEYWORDS + "a_message_is_sent_again_until_its_stream_is_there",
