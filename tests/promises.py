@@ -6,8 +6,9 @@ tests exist, and that no sentence with the words of a guarantee is in neither. N
 same title.
 
 Here are the README of the repository, and that of the drivers up to reading. ``promises_consuming`` has consuming, the
-core and the tests, ``promises_managing`` contexts and managing, ``promises_publishing`` publishing, ``promises_spark``
-Spark, ``promises_testing`` the server in memory, ``promises_docstrings`` the docstrings.
+core and the tests, ``promises_managing`` contexts and managing, ``promises_publishing`` publishing. Workers and nats-py
+are in ``promises_workers``, Spark in ``promises_spark``, the server in memory in ``promises_testing``, docstrings in
+``promises_docstrings``.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Ten lines": (
         promise(
-            "On asyncio and trio the same program reads the same",
+            "On asyncio and trio the verbs are the same, with `async` and `await`.",
             README + "the_programs_on_threads_and_loops",
             DRIVERS_PARITY + "contexts_and_iterators_match",
         ),
