@@ -37,8 +37,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SIMULATION + "an_early_acknowledgement_is_found",
         ),
         promise(
-            "| raises | it comes again, after `retry_delay`, else the consumer's `backoff` for that delivery, else a "
-            "second |",
+            "| raises | it comes again, after `retry_delay`, else the consumer's `backoff` for that delivery, else "
+            "one second |",
             CLIENT_WORK + "what_a_callback_raised_from_comes_again_or_not",
             CLIENT_WORK + "the_backoff_follows_the_deliveries",
         ),
