@@ -292,7 +292,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SYNC + "ctrl_c_ends_a_wait_that_was_the_leader_until_the_link_was_lost",
         ),
         promise(
-            "If Ctrl-C interrupts a change of state, the connection ends with an error.",
+            "In other verbs Ctrl-C may interrupt a change of state. Then the connection ends with an error.",
             DRIVERS_SYNC + "ctrl_c_inside_a_change_of_state_ends_the_connection",
             DRIVERS_SYNC + "a_handler_that_raises_again_and_again_ends_the_connection",
             DRIVERS_SYNC + "a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection",
