@@ -154,6 +154,10 @@ def test_stored_messages_are_read_in_every_way(place: Place, full: str) -> None:
     assert sequences(place, full, "--last", "--subject", f"{full}.*") == [9, 10]
     assert sequences(place, full, "--snapshot") == [9, 10]
     assert sequences(place, full, "--snapshot", "--at", "7", "--subject", f"{full}.>") == [6, 7]
+    (eighth,) = place.ok("get", full, "8", "--json").objects
+    assert sequences(place, full, "--snapshot", "--at", eighth["time"]) == [6, 7]
+    assert sequences(place, full, "--snapshot", "--at", "1h") == []
+    assert sequences(place, full, "--snapshot", "--at", "0s") == [9, 10]
 
 
 def test_a_stream_without_direct_gets_is_read_by_its_leader(place: Place, js: JetStream) -> None:

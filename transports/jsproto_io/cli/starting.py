@@ -29,9 +29,16 @@ def start_time(js: JetStream, stream: str, since: str) -> int:
         Failure: the server does not tell its time.
     """
     start = values.moment_or_duration(since, "--since")
-    if not isinstance(start, timedelta):
-        return instant(start)
+    return ago(js, stream, start, "--since") if isinstance(start, timedelta) else instant(start)
+
+
+def ago(js: JetStream, stream: str, duration: timedelta, option: str) -> int:
+    """The time so long before the server's now, in nanoseconds since the epoch. ``stream`` is asked for it.
+
+    Raises:
+        Failure: the server does not tell its time.
+    """
     now = js.stream_info(stream).ts
     if now is None:
-        raise Failure("the server does not tell its time: give --since a time, not a duration")
-    return now - nanoseconds(start)
+        raise Failure(f"the server does not tell its time: give {option} a time, not a duration")
+    return now - nanoseconds(duration)

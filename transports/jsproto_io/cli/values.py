@@ -83,9 +83,14 @@ def sequence(text: str, option: str) -> int:
     return int(text)
 
 
-def point(text: str, option: str) -> int | datetime:
-    """A point of a stream: a sequence or a time. BadUsage: it is neither."""
-    return sequence(text, option) if text.isdigit() else moment(text, option)
+def point(text: str, option: str) -> int | datetime | timedelta:
+    """A point of a stream: a sequence, a time, or how long ago. BadUsage: it is none of them."""
+    return sequence(text, option) if text.isdigit() else moment_or_duration(text, option)
+
+
+def at_time(nanoseconds: int) -> datetime:
+    """The time of so many nanoseconds since the epoch, with microseconds, in UTC."""
+    return datetime.fromisoformat(format_timestamp(nanoseconds // 1_000 * 1_000))
 
 
 def headers(given: Iterable[str]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -25,7 +26,7 @@ from jsproto_io.cli.commands.sub import Count, Null, Raw, check_raw
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.messages import Printer, Shown, raw_end
 from jsproto_io.cli.records import BadUsage
-from jsproto_io.cli.starting import start_time
+from jsproto_io.cli.starting import ago, start_time
 from jsproto_io.cli.terminal import Failure, running
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def get(
         bool, typer.Option("--snapshot", help="The last message of every subject, at one sequence.")
     ] = False,
     at: Annotated[
-        str | None, typer.Option(help="With --snapshot: at this sequence or before this time.", metavar="POINT")
+        str | None,
+        typer.Option(help="With --snapshot: at this sequence, before this time, or so long ago.", metavar="POINT"),
     ] = None,
     subject: Annotated[
         list[str] | None, typer.Option(help="Wildcards allowed. May be given again.", metavar="SUBJECT")
@@ -182,6 +184,8 @@ def _read_many(js: JetStream, plan: GetPlan, point: Any) -> Iterable[StoredMsg]:
     if plan.last:
         return js.get_last_msgs_for(plan.stream, plan.subjects, batch=plan.count)
     if plan.snapshot:
+        if isinstance(point, timedelta):
+            point = values.at_time(ago(js, plan.stream, point, "--at"))
         return js.snapshot(plan.stream, plan.subjects or ">", at=point)
     return _range(js, plan)
 
