@@ -96,6 +96,8 @@ class InvalidJSONError(APIError, err_code=10025):
 class MaximumConsumersLimitError(APIError, err_code=10026):
     """400/10026: maximum consumers limit reached."""
 
+    hint = "from nats-server 2.15 on max_consumers of the stream is 1,000 unless its configuration says another number"
+
 
 class MaximumStreamsLimitError(APIError, err_code=10027):
     """400/10027: maximum number of streams reached."""

@@ -10,6 +10,8 @@ from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.outbox import Conversation
+from jsproto.server import AccountLimits
+from jsproto.server.api import consumers
 from jsproto.wire.frames import Msg
 from tests.server.harness import config
 from tests.server.test_server import Desk
@@ -121,6 +123,25 @@ def test_a_stream_has_so_many_consumers() -> None:
     office = Office(max_consumers=1)
     office.create("A")
     assert office.code_of(office.create("B")) == 10026
+
+
+def test_a_stream_has_no_more_than_the_release_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "MAX_CONSUMERS", 2)
+    for release, stream, most in (
+        ((2, 15, 1), {}, 2), ((2, 15, 0), {"max_consumers": 0}, 2), ((2, 15, 1), {"max_consumers": 3}, 3),
+        ((2, 14, 6), {}, 4),
+    ):  # fmt: skip
+        desk = Desk(release=release)
+        desk.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], **stream})
+        answers = [
+            desk.ask(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": {"name": name}}) for name in "ABCD"
+        ]
+        assert len([answer for answer in answers if "error" not in answer]) == most
+        assert all(answer["error"]["err_code"] == 10026 for answer in answers[most:])
+    desk = Desk(account_limits=AccountLimits(max_consumers=3))
+    desk.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    answers = [desk.ask(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": {"name": name}}) for name in "ABCD"]
+    assert ["error" in answer for answer in answers] == [False, False, False, True]
 
 
 def test_consumers_of_a_work_queue_share_nothing() -> None:

@@ -53,6 +53,8 @@ from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication
 from jsproto.wire.frames import Msg
 
+MAX_CONSUMERS: Final = 1_000  # of a stream, where nobody says how many (FACTS.md F14.6)
+MAX_CONSUMERS_SINCE: Final = (2, 15, 0)
 NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
 
@@ -252,8 +254,11 @@ class ConsumerApi(Conversation):
             return
         stream = inlet.stream.config
         rivals = [other for other in inlet.consumers.values() if not other.config.sourcing]
-        most = (stream.max_consumers or 0, self._context.account_limits.max_consumers)
-        if any(0 < limit <= len(rivals) for limit in most):
+        said = (stream.max_consumers or 0, self._context.account_limits.max_consumers)
+        limits = [limit for limit in said if limit > 0]
+        if not limits and self._context.release >= MAX_CONSUMERS_SINCE:
+            limits = [MAX_CONSUMERS]
+        if limits and min(limits) <= len(rivals):
             raise refusal(10026)
         if stream.retention != "workqueue" or config.direct:
             return
