@@ -124,7 +124,8 @@ async def test_thirty_seconds_to_acknowledge_are_thirty_seconds(server: Any, con
         assert await sub.fetch(3, timeout=0.3) == []
         assert (await sub.consumer_info()).num_redelivered == 0
         for same in ({"config": wanted}, {"ack_wait": 30}, {"ack_wait": timedelta(seconds=30)}):
-            await js.pull_subscribe(f"{name}.a", durable="C", **same)
+            async with await js.pull_subscribe(f"{name}.a", durable="C", **same):
+                pass
         with pytest.raises(ConfigMismatchError, match="ack_wait"):
             await js.pull_subscribe(f"{name}.a", durable="C", ack_wait=31)
         push = await js.subscribe(f"{name}.a", durable="P", config=ConsumerConfig(ack_wait=30, idle_heartbeat=0.5))

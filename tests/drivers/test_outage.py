@@ -186,12 +186,12 @@ async def test_atomic_batches(own_server: NatsServer, connect: Connect) -> None:
 
 async def lose(nc: Any, server: NatsServer) -> None:
     """Kill the server, and let the connection notice."""
-    sub = await nc.subscribe("nothing")
-    await nc.flush()
-    await run(server.kill)
-    while nc._session._link is not None:
-        with pytest.raises(TimeoutError):
-            await sub.next_msg(timeout=0.01)
+    async with await nc.subscribe("nothing") as sub:
+        await nc.flush()
+        await run(server.kill)
+        while nc._session._link is not None:
+            with pytest.raises(TimeoutError):
+                await sub.next_msg(timeout=0.01)
 
 
 async def test_a_plain_publish_is_kept_while_there_is_room_and_then_waits(
