@@ -742,3 +742,38 @@ def test_numbers_beyond_64_bits(number: int) -> None:
     assert shop.pull() == ["1:1:1:0"]
     assert shop.ack(1, 1, b'-NAK{"delay": %d}' % number) == ["MSG_NAKED 1 1", "ok"]
     assert shop.pull() == ["1:2:2:0"]  # as if it had asked for no delay
+
+
+def test_what_a_purge_takes_out_of_the_queue_comes_again_after_its_time() -> None:
+    shop = Shop(ack_policy="explicit", ack_wait=10.0)
+    shop.store("s.a", "s.a", "s.b", "s.b")
+    assert shop.pull({"batch": 4}) == ["1:1:1:3", "2:1:2:2", "3:1:3:1", "4:1:4:0"]
+    shop.advance(4.0)
+    assert shop.ack(4, 4, b"+WPI", None) == []
+    shop.advance(6.0)
+    shop.store("s.b")  # which wakes it: 3 waits for somebody who takes it now
+    assert shop.ack(4, 4, b"-NAK", None) == ["MSG_NAKED 4 1"]  # and so does 4
+    shop.stream.purge("s.a")
+    shop.settle()
+    assert shop.pull({"batch": 4, "expires": 30 * 10**9}) == ["5:1:5:0"]
+    assert shop.outstanding == 3
+    assert shop.advance(4.0) == ["4:2:6:0"]
+    assert shop.advance(6.0) == ["3:2:7:0", "5:2:8:0"]
+
+
+def test_what_was_purged_before_its_time_is_not_delivered_again() -> None:
+    shop = Shop(messages=1, ack_policy="explicit", ack_wait=10.0)
+    shop.store("s.b", "s.a")
+    consumer = shop.another("N", ack_policy="explicit", ack_wait=10.0, deliver_policy="new")
+    shop.consumer = consumer
+    shop.store("s.a")
+    consumer.receive(Msg(b"$JS.API.CONSUMER.MSG.NEXT.S.N", b"", b"in", None, b""), shop.now)
+    assert len(shop.heard()) == 1
+    shop.stream.purge("s.a")
+    shop.settle()
+    assert shop.outstanding == 1  # as a real server counts it
+    consumer.receive(
+        Msg(b"$JS.API.CONSUMER.MSG.NEXT.S.N", b"", b"in", None, b'{"batch": 1, "expires": 60000000000}'), shop.now
+    )
+    assert shop.advance(40.0) == []
+    assert shop.outstanding == 1

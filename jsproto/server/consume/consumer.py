@@ -536,6 +536,9 @@ class Consumer(Conversation):
         pending = self._state.pending
         while (again := pending.next_again()) is not None:
             seq = again.stored.seq
+            if self._stream.get(seq) is None:
+                pending.put_off(seq, now)
+                continue
             if not pending.is_exhausted(seq):
                 return again.stored, pending.deliveries(seq) + 1
             self._give_up(seq, now)

@@ -163,7 +163,7 @@ class DeliveryState:
         if not len(self.pending):
             self.floor_consumer, self.floor_stream = self.consumer_seq, self.stream_seq
             self.pending.clear()
-        self.pending.leave_queue()
+        self.pending.leave_queue(now)
         outstanding_seqs = {seq: outstanding.consumer_seq for seq, outstanding in self.pending.all()}
         floor = Pair(self.floor_consumer, self.floor_stream)
         self.recorded.replace(Pair(self.consumer_seq, self.stream_seq), floor, outstanding_seqs)

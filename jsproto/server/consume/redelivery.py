@@ -92,9 +92,19 @@ class PendingAcks:
             del self._deliveries[seq]
             self._redeliver.pop(seq, None)
 
-    def leave_queue(self) -> None:
+    def leave_queue(self, now: float) -> None:
         """Let nothing wait in the queue for redelivery. It comes again after its time."""
-        self._redeliver.clear()
+        for seq in list(self._redeliver):
+            self.put_off(seq, now)
+
+    def put_off(self, seq: int, now: float) -> None:
+        """Take a message out of the queue for redelivery. It comes again after its time, or one that begins now."""
+        del self._redeliver[seq]
+        due = self._pending[seq].due
+        if due > now:
+            self._check_by(due)
+        else:
+            self._wait_for(seq, self.deliveries(seq), now)
 
     @property
     def redelivered(self) -> int:
@@ -187,12 +197,11 @@ class PendingAcks:
     def restore(self, saved: Mapping[str, Any], context: ServerContext, find: Callable[[int], Stored | None]) -> None:
         """Wait for what ``saved`` says. ``find``: returns the message of a stream sequence, None if it is gone."""
         for seq, consumer_seq, due in saved["pending"]:
-            stored = find(seq)
-            if stored is not None:
-                when = inf if due is None else context.seconds(due)
-                self._pending[seq] = Outstanding(stored, consumer_seq, when, stored.arrived)
-                if due is not None:
-                    self._check_by(context.seconds(due))
+            stored = find(seq) or Stored(seq, b"", None, b"", 0, 0.0)  # one that is gone is never delivered again
+            when = inf if due is None else context.seconds(due)
+            self._pending[seq] = Outstanding(stored, consumer_seq, when, stored.arrived)
+            if due is not None:
+                self._check_by(when)
         self._redeliver.update((seq, None) for seq in saved["redeliver"] if seq in self._pending)
         self._deliveries.update(saved["deliveries"])
 
