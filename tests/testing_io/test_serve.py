@@ -292,7 +292,8 @@ async def test_streams_outlive_a_block(serving: Serving, host: str) -> None:
 async def test_the_end_leaves_no_thread_no_socket_and_no_task(serving: Serving, host: str) -> None:
     async def run() -> None:
         async with serving() as server, raw(server) as client, raw(server) as other:
-            await client.stream.send(b"SUB a 1\r\n")
+            await client.stream.send(b"SUB a 1\r\nPING\r\n")
+            await client.read_until(b"PONG\r\n")
             await other.stream.send(b"PUB a 1\r\nx\r\n")
             await client.read_until(b"MSG a 1 1\r\nx\r\n")
 
