@@ -20,6 +20,7 @@ import pytest
 from jsproto_io.contexts import VARIABLES
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
+from tests import servers
 from tests.readmes import PAGES, READMES, ROOT, program_with, programs
 from tests.sentences import sections
 
@@ -174,6 +175,7 @@ def test_dead_letters(fresh: NatsServer) -> None:
     ]
 
 
+@pytest.mark.skipif(servers.HAS_ACK_V2, reason="nats-py reads ack subjects of version 1 only")
 def test_a_bucket_of_nats_py(fresh: NatsServer) -> None:
     assert run(program_with(NATS_PY, "$KV.CONFIG.port"), fresh).splitlines() == [
         "b'8080'", "[b'80', b'8080']", "['$KV.CONFIG.port']",
