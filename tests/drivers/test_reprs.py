@@ -34,8 +34,9 @@ async def test_a_connection(connect: Connect) -> None:
     events: list[Event] = []
     with NatsServer(config=USERS) as server:
         async with connect(
-            server.url.replace("//", f"//a:{SECRET}@"), reconnect_time_wait=0.01, event_cb=events.append
-        ) as nc:
+            server.url.replace("//", f"//a:{SECRET}@"), reconnect_time_wait=0.01, max_reconnect_attempts=-1,
+            event_cb=events.append,
+        ) as nc:  # fmt: skip
             assert shown(nc) == f"<Connection {server.url} connected, nats-server {server.version}, 0 bytes waiting>"
             sub = await nc.subscribe("a.*", queue="q")
             assert shown(sub) == "<Subscription 'a.*', queue group 'q': 0 waiting>"
