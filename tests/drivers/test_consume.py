@@ -279,12 +279,13 @@ async def test_work_in_progress_outlasts_the_ack_wait(scene: Any, driver: str) -
 
 async def test_a_callback_that_hangs_does_not_get_its_message_twice(scene: Any, driver: str) -> None:
     """The server delivers it again, and here it is under way already. Its acknowledgement counts all the same."""
-    here = await scene(1, ack_wait=0.2)
+    here = await scene(1, ack_wait=1.0)
     callback = Callback(driver, held=True)
     async with here.sub.consume(callback.call, concurrency=2):
         await until(lambda: callback.running)
         while not (await here.js.consumer_info(here.name, "C")).num_redelivered:
             await anyio.sleep(0.01)
+        await here.nc.flush()  # it has come
         callback.gate.set()
         await here.until_acknowledged()
     assert callback.got == [0]
