@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jsproto.server.consume.redelivery import PendingAcks
 from jsproto.server.store.context import ServerContext
-from jsproto.server.store.stream import Publication
+from jsproto.server.store.stream import Publication, Stored
 from tests.server.harness import Inlet
 
 
@@ -21,3 +21,11 @@ def test_what_waits_after_a_restart() -> None:
     assert [seq in pending for seq in (1, 2, 3)] == [True, True, True]
     assert pending.check_at == 200.0
     assert pending.saved(context) == saved | {"deliveries": [(3, 2)]}
+
+
+def test_what_has_no_time_leaves_the_queue_for_ever() -> None:
+    pending = PendingAcks(0.0, (), 0)
+    pending.delivered(Stored(1, b"s.a", None, b"x", 0, 100.0), 1, 100.0)
+    pending.queue(1)
+    pending.leave_queue(101.0)
+    assert (pending.queued, pending.check_at, 1 in pending) == (0, None, True)

@@ -98,13 +98,16 @@ class PendingAcks:
             self.put_off(seq, now)
 
     def put_off(self, seq: int, now: float) -> None:
-        """Take a message out of the queue for redelivery. It comes again after its time, or one that begins now."""
+        """Take a message out of the queue for redelivery. It comes again after its time, or one that begins now.
+
+        One without a time waits for ever.
+        """
         del self._redeliver[seq]
         due = self._pending[seq].due
-        if due > now:
-            self._check_by(due)
-        else:
+        if due <= now:
             self._wait_for(seq, self.deliveries(seq), now)
+        elif not isinf(due):
+            self._check_by(due)
 
     @property
     def redelivered(self) -> int:
