@@ -364,6 +364,18 @@ async def ordered(connect: Connect, task: Task) -> None:
                         break
 
 
+def counting(run: Run, complete: Callable[[], None]) -> Callable[[ConsumerMsg], None]:
+    """A callback that counts the messages of a run, and calls ``complete`` with the last one."""
+
+    def take(message: ConsumerMsg) -> None:
+        run.received += 1
+        run.received_bytes += len(message.data)
+        if run.received == run.count:
+            complete()
+
+    return take
+
+
 async def ordered_callback(connect: Connect, task: Task) -> None:
     import anyio
 
@@ -371,13 +383,7 @@ async def ordered_callback(connect: Connect, task: Task) -> None:
         js = nc.jetstream()
         for run in task.runs():
             complete = anyio.Event()
-
-            def take(message: ConsumerMsg, run: Run = run, complete: anyio.Event = complete) -> None:
-                run.received += 1
-                run.received_bytes += len(message.data)
-                if run.received == run.count:
-                    complete.set()
-
+            take = counting(run, complete.set)
             async with await js.subscribe(stream=run.stream, ordered=True, cb=take):
                 await complete.wait()
 
@@ -397,13 +403,7 @@ async def callbacks(connect: Connect, task: Task, **how: Any) -> None:
         js = nc.jetstream()
         for run in task.runs():
             complete = anyio.Event()
-
-            def take(message: ConsumerMsg, run: Run = run, complete: anyio.Event = complete) -> None:
-                run.received += 1
-                run.received_bytes += len(message.data)
-                if run.received == run.count:
-                    complete.set()
-
+            take = counting(run, complete.set)
             async with await js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
                 async with sub.consume(take, max_msgs=FETCH, **how):
                     await complete.wait()
