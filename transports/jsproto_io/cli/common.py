@@ -11,21 +11,32 @@ Not here: what the variables and contexts mean (``jsproto_io.contexts``).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import typer
 
 from jsproto_io.cli.terminal import Screen
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from jsproto_io.contexts import Settings
     from jsproto_io.sync import Connection, JetStream
 
 Command: TypeAlias = Callable[..., None]
+
+
+class _Described(Protocol):
+    """What a server says of a stream or a consumer."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+Described = TypeVar("Described", bound=_Described)
 
 
 def _options(
@@ -123,6 +134,34 @@ class Common:
         given: dict[str, Any] = {"timeout": self.timeout, **settings.connect, **options}
         with open_connection(name=f"jsproto {name}", **given) as nc:
             yield nc, nc.jetstream(**settings.jetstream)
+
+    def print_list(
+        self,
+        screen: Screen,
+        names: Callable[[], Iterable[str]],
+        infos: Iterable[Described],
+        table: Callable[[list[Described], int], Table],
+        none: str,
+    ) -> None:
+        """Print all that a server has of one kind: names with ``quiet``, JSON lines, or a table.
+
+        Args:
+            screen: where to print.
+            names: asks for their names.
+            infos: what the server says of each, asked for when it is iterated over.
+            table: makes the table, of a width in columns.
+            none: the line for people when there is none.
+        """
+        if self.quiet and not self.as_json:
+            for name in names():
+                screen.write(f"{name}\n".encode(errors="surrogateescape"))
+        elif self.as_json:
+            for info in infos:
+                screen.dump(info.to_json())
+        elif found := list(infos):
+            screen.out.print(table(found, screen.out.width))
+        else:
+            screen.say(none)
 
 
 def adding(options: Callable[..., None], kind: type[Any], name: str) -> Callable[[Command], Command]:

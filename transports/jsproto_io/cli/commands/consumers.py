@@ -7,6 +7,7 @@ Not here: reading from a consumer (``consume``).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,19 +38,8 @@ def ls(common: Common, stream: Stream) -> None:
     """List the consumers of a stream. With --quiet only their names."""
     screen = common.screen()
     with running(screen), common.connected("consumer ls") as (_, js):
-        if common.quiet and not common.as_json:
-            for name in js.consumer_names(stream):
-                screen.write(f"{name}\n".encode(errors="surrogateescape"))
-            return
-        if common.as_json:
-            for info in js.consumers(stream):
-                screen.dump(info.to_json())
-            return
-        found = list(js.consumers(stream))
-        if not found:
-            screen.say(f"no consumers of stream {stream}")
-        else:
-            screen.out.print(consumer_list(found, screen.out.width))
+        names = partial(js.consumer_names, stream)
+        common.print_list(screen, names, js.consumers(stream), consumer_list, f"no consumers of stream {stream}")
 
 
 @app.command("info", epilog="Example: jsproto consumer info ORDERS billing")

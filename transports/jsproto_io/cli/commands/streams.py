@@ -9,6 +9,7 @@ Not here: tables (``tables``), the options of a configuration (``configuring``).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -42,19 +43,8 @@ def ls(
     """List the streams. With --quiet only their names."""
     screen = common.screen()
     with running(screen), common.connected("stream ls") as (_, js):
-        if common.quiet and not common.as_json:
-            for name in js.stream_names(subject):
-                screen.write(f"{name}\n".encode(errors="surrogateescape"))
-            return
-        if common.as_json:
-            for info in js.streams(subject):
-                screen.dump(info.to_json())
-            return
-        found = list(js.streams(subject))
-        if not found:
-            screen.say("no streams")
-        else:
-            screen.out.print(stream_list(found, screen.out.width))
+        names = partial(js.stream_names, subject)
+        common.print_list(screen, names, js.streams(subject), stream_list, "no streams")
 
 
 @app.command("info", epilog="Example: jsproto stream info ORDERS --json")
