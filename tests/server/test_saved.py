@@ -188,6 +188,20 @@ def test_it_answers_as_if_it_had_not_ended(before: list[tuple[Any, ...]], after:
         assert by_consumer(second.do(step)) == by_consumer(first.do(step))
 
 
+def test_a_message_id_is_known_after_a_restart() -> None:
+    first = Client()
+    first.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"], "storage": "file", "duplicate_window": 5 * 10**9})
+    publish = ("publish", "s.a", b"x", {"Nats-Msg-Id": "one"})
+    (first_ack,) = first.do(publish)
+    second = Client(first.now, save(first.server, first.now))
+    (duplicate,) = second.do(publish)
+    second.wait(5.0)
+    (stored,) = second.do(publish)
+    assert [json.loads(one[3]) for one in (first_ack, duplicate, stored)] == [
+        {"stream": "S", "seq": 1}, {"stream": "S", "seq": 1, "duplicate": True}, {"stream": "S", "seq": 2},
+    ]  # fmt: skip
+
+
 def test_what_is_in_memory_is_lost() -> None:
     first = Server(token=b"t")
     for name, storage in (("F", "file"), ("M", "memory")):
