@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ class Peer:
 
     def __init__(self, harness: Harness | None = None, **options: Any) -> None:
         self.harness = harness or Harness()
-        self.publisher = PipelinedPublisher(self.harness.session, inbox="_INBOX.p", **options)
+        self.publisher = PipelinedPublisher(self.harness.session, **{"inbox": "_INBOX.p", **options})
         self.sent: list[Pub] = []
 
     @property
@@ -81,6 +82,25 @@ def test_each_message_has_a_reply_subject_of_its_own() -> None:
     ]
     assert (peer.publisher.sequence, peer.publisher.pending, peer.publisher.pending_bytes) == (4, 4, 4)
     assert not ticket.done
+
+
+def test_reply_subjects_count_up_and_use_each_drawn_text_once() -> None:
+    texts = iter([b"t%d" % number for number in range(1, 1_000)])
+    peer = Peer(inbox="_INBOX.%d", draw_many=lambda count: [*islice(texts, count)])
+    publisher = peer.publisher
+    for _ in range(3):
+        publisher.publish("s.a", now=peer.now)
+        with pytest.raises(BadSubjectError):
+            publisher.publish("s a", now=peer.now)
+        with pytest.raises(BadSubjectError):
+            publisher.publish_many([("s.a", b""), ("s.a", b"", {"K": "v"}), ("s a", b""), ("s.a", b"")], peer.now)
+        assert peer.many(70) == 70
+    replies = [pub.reply for pub in peer.look()]
+    assert publisher.sequence == len(replies) == 3 * 73
+    numbers, drawn = zip(*[(reply or b"").removeprefix(b"_INBOX.%d.").split(b"-") for reply in replies], strict=True)
+    assert numbers == tuple(b"%d" % number for number in range(1, len(replies) + 1))
+    assert len({*drawn}) == len(drawn)
+    assert b"" not in drawn
 
 
 def test_acknowledgements_in_any_order() -> None:

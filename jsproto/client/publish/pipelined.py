@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
@@ -51,6 +52,7 @@ from jsproto.wire.frames import Msg
 DEFAULT_MAX_PENDING: Final = 4_000
 DEFAULT_MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
 STEPS: Final = 16  # how finely a timeout is looked at
+_AHEAD: Final = 64  # reply subjects drawn ahead, at most
 
 Failure: TypeAlias = tuple[Message, Error]
 """A message that was not acknowledged, and why. After an APIError or NoStreamResponseError it is not stored; after any
@@ -80,9 +82,9 @@ class PipelinedPublisher(Conversation):
     """
 
     __slots__ = (
-        "_answered", "_bytes", "_draw_many", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_open",
-        "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_retried", "_retries", "_retry", "_sent", "_sid",
-        "_timeout", "acked", "error", "failed", "sequence", "unreported",
+        "_answered", "_bytes", "_draw_many", "_drawn", "_failures", "_failures_bytes", "_form", "_inbox", "_max_bytes",
+        "_max_open", "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_replies", "_retries", "_retry", "_sid",
+        "_step_ends", "_steps", "_timeout", "acked", "error", "failed", "sequence", "unreported",
     )  # fmt: skip
 
     @property
@@ -126,15 +128,18 @@ class PipelinedPublisher(Conversation):
         self._inbox = inbox
         self._draw_many = draw_many
         self._prefix = f"{inbox}.".encode()
+        self._form = (self._prefix.replace(b"%", b"%%") + b"%d-%b").__mod__  # of a reply subject: number and text
+        self._replies: list[bytes] = []  # drawn and not used yet, the next one last
+        self._drawn = 0  # the number of the last one that was drawn
         self._sid: int | None = None
         self._timeout = timeout
         self._max_pending = max_pending
         self._max_bytes = max_pending_bytes
         self._bytes = 0
         self._open: dict[bytes, Message | _Promised | _Again] = {}  # by reply subject, oldest first
-        self._sent: deque[tuple[float, int]] = deque()  # (when, number): what was sent from then on, and up to which
+        self._steps: deque[tuple[float, int]] = deque()  # (when, number): when it began, and what was sent before it
+        self._step_ends = -inf  # when a message begins another one
         self._retry = retry
-        self._retried = 0  # how often a message was sent again: each time it gets another number
         self._retries: deque[tuple[float, _Again]] = deque()  # (when, message): what is sent again, earliest first
         self._max_open = max_pending  # less what waits to be sent again
         self._failures: list[Failure] = []
@@ -203,16 +208,20 @@ class PipelinedPublisher(Conversation):
         if self._sid is None:
             self._open_inbox()
         block = None if headers is None else encode_unbatched(headers)
-        sequence = self.sequence + 1
-        (drawn,) = self._draw_many(1)
-        number = sequence + self._retried
-        reply = b"%b%d-%b" % (self._prefix, number, drawn)
+        replies, waiting = self._replies, self._open
+        if not replies:
+            self._draw(1)
+        reply = replies[-1]
         self._outbox.publish(subject, payload, reply, block)
+        del replies[-1]
         ticket: Ticket[PubAck] = Ticket()
-        self._open[reply] = (subject, payload, None, ticket, block)
-        self.sequence = sequence
+        waiting[reply] = (subject, payload, None, ticket, block)
+        self.sequence += 1
         self._bytes += len(payload)
-        self._sent_by(now, number)
+        if now >= self._step_ends:
+            self._begin_step(now, 1)
+        if len(waiting) >= self._max_open or self._bytes >= self._max_bytes:
+            self._outbox.flush()
         return ticket
 
     def publish_many(self, messages: Sequence[Message], now: float) -> int:
@@ -230,13 +239,11 @@ class PipelinedPublisher(Conversation):
             return 0
         if self._sid is None:
             self._open_inbox()
-        prefix, waiting, run = self._prefix, self._open, messages[:room]
+        waiting, run = self._open, messages[:room]
         before = sequence = self.sequence
         size, most = self._bytes, self._max_bytes
-        first = before + 1 + self._retried
-        numbers = range(first, first + len(run))
-        form = prefix.replace(b"%", b"%%") + b"%d-%b"
-        replies = [*map(form.__mod__, zip(numbers, self._draw_many(len(run)), strict=True))]
+        self._draw(len(run))
+        replies = self._replies[: -1 - len(run) : -1]
         try:
             taken = self._outbox.publish_replied(self._within(run), replies)
             waiting.update(zip(replies[:taken], run[:taken], strict=True))
@@ -255,9 +262,13 @@ class PipelinedPublisher(Conversation):
             if sequence == before:
                 raise
         finally:
+            del self._replies[len(self._replies) - (sequence - before) :]
             self.sequence = sequence
             self._bytes = size
-            self._sent_by(now, sequence + self._retried)
+            if now >= self._step_ends:
+                self._begin_step(now, sequence - before)
+            if len(waiting) >= self._max_open or size >= most:
+                self._outbox.flush()
         return sequence - before
 
     def _within(self, run: Sequence[Message]) -> Sequence[Message]:
@@ -299,9 +310,10 @@ class PipelinedPublisher(Conversation):
         """Give up what was sent too long ago, and send again what no stream took."""
         while self._retries and self._retries[0][0] <= now:
             self._send_retry(self._retries.popleft()[1], now)
-        given_up = 0
-        while self._sent and self._due(self._sent[0][0]) <= now:
-            given_up = self._sent.popleft()[1]
+        given_up, steps = 0, self._steps
+        while steps and self._due(steps[0][0]) <= now:
+            steps.popleft()
+            given_up = steps[0][1] if steps else self._used
         overdue: list[bytes] = []
         start = len(self._prefix)
         for reply in self._open:
@@ -314,13 +326,15 @@ class PipelinedPublisher(Conversation):
             late = TimeoutError(f"no acknowledgement for a message to {sent[0]} within {self._timeout:g} s")
             self._resolve(sent, late)
         if not self._open:
-            self._sent.clear()
+            steps.clear()
+        if not steps:
+            self._step_ends = -inf
         self._outbox.rearm(self)
         self._tell()
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in monotonic seconds. None: not yet."""
-        due = self._due(self._sent[0][0]) if self._sent else None
+        due = self._due(self._steps[0][0]) if self._steps else None
         again = self._retries[0][0] if self._retries else None
         return again if due is None else due if again is None else min(due, again)
 
@@ -364,35 +378,44 @@ class PipelinedPublisher(Conversation):
         """Send a message again, as the newest one. It counts once."""
         subject, payload, _, ticket, block, left, until = sent
         self._max_open += 1
-        (drawn,) = self._draw_many(1)
-        self._retried += 1
-        number = self.sequence + self._retried
-        reply = b"%b%d-%b" % (self._prefix, number, drawn)
+        self._draw(1)
+        reply = self._replies[-1]
         try:
             self._outbox.publish(subject, payload, reply, block)
         except Error as error:  # no room for it, for example
             self._bytes -= len(payload)
             self._resolve(sent, error)
             return
+        del self._replies[-1]
         self._open[reply] = (subject, payload, None, ticket, block, left - 1, until)
-        self._sent_by(now, number)
+        if now >= self._step_ends:
+            self._begin_step(now, 1)
         self._outbox.flush()
 
     def _due(self, sent: float) -> float:
         """When to give up what was sent at ``sent`` or within one step of it."""
         return sent + self._timeout * (1 + 1 / STEPS)
 
-    def _sent_by(self, now: float, number: int) -> None:
-        """Remember when it was sent. What fills the window must leave, because no further message pushes it."""
-        sent = self._sent
-        if sent and now - sent[-1][0] < self._timeout / STEPS:
-            sent[-1] = (sent[-1][0], number)
-        else:
-            sent.append((now, number))
-            if len(sent) == 1:
-                self._outbox.rearm(self)
-        if self._bytes >= self._max_bytes or len(self._open) >= self._max_open:
-            self._outbox.flush()
+    def _begin_step(self, now: float, count: int) -> None:
+        """Remember when what is sent from now on was sent: ``count`` messages, which were the last ones, and more."""
+        self._steps.append((now, self._used - count))
+        self._step_ends = now + self._timeout / STEPS
+        if len(self._steps) == 1:
+            self._outbox.rearm(self)
+
+    @property
+    def _used(self) -> int:
+        """The number of the last reply subject that was used."""
+        return self._drawn - len(self._replies)
+
+    def _draw(self, count: int) -> None:
+        """Have ``count`` unused reply subjects. Some more are drawn, because many at once are cheaper."""
+        missing = count - len(self._replies)
+        if missing > 0:
+            missing = max(missing, min(self.sequence, _AHEAD))
+            numbers = range(self._drawn + missing, self._drawn, -1)
+            self._replies[:0] = map(self._form, zip(numbers, self._draw_many(missing), strict=True))
+            self._drawn += missing
 
     def _open_inbox(self) -> None:
         self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
@@ -434,7 +457,8 @@ class PipelinedPublisher(Conversation):
         self._retries.clear()
         self._max_open = self._max_pending
         self._bytes = 0
-        self._sent.clear()
+        self._steps.clear()
+        self._step_ends = -inf
         for sent in waiting:
             self._resolve(sent, error)
         self._outbox.rearm(self)

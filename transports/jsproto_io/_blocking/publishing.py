@@ -17,7 +17,6 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
-from jsproto.ticket import Ticket
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.extras import Messages
 from jsproto_io._blocking.taking import Iterates
@@ -95,9 +94,9 @@ class PublishesMany(PublishesSome):
 class PendingAck(PendingAckBase):
     """The promised acknowledgement of one message. Made by ``publish_async()``."""
 
-    def __init__(self, ticket: Ticket[PubAck], publisher: PipelinedPublisher) -> None:
-        super().__init__(ticket)
-        self._publisher = publisher  # keeps the publisher alive
+    __slots__ = ()
+
+    _publisher: PipelinedPublisher
 
     def result(self, *, timeout: Timeout | None = None) -> PubAck:
         """Wait for the acknowledgement.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.pipelined import Failure, PipelinedPublisher
@@ -44,8 +44,11 @@ class PublishesSome(ABC):
 class PendingAckBase:
     """Whether the acknowledgement of one message has arrived."""
 
-    def __init__(self, ticket: Ticket[PubAck]) -> None:
+    __slots__ = ("_publisher", "_ticket")
+
+    def __init__(self, ticket: Ticket[PubAck], publisher: Any) -> None:
         self._ticket = ticket
+        self._publisher = publisher  # keeps the publisher alive
 
     def __repr__(self) -> str:
         return f"<PendingAck {self._ticket!r}>"
