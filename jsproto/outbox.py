@@ -158,11 +158,13 @@ class BulkOutbox(Outbox):
         return False
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
-        """Publish from the front of ``messages``, pairs of subject and payload, those that need no check by themselves.
+        """Publish from the front of ``messages`` those that need no check by themselves.
 
-        Returns how many it took, 0 to all. The reply subject of each is a number between the two parts of ``reply``,
-        and the numbers count up from ``first``. ``publish`` is called for the first message that is left (with headers,
-        a bad subject, a large payload, no room), and raises if it must. Never raises itself.
+        Each is a pair of subject and payload, or has headers as well: None, or a mapping. Returns how many it took, 0
+        to all. The reply subject of each is a number between the two parts of ``reply``, and the numbers count up from
+        ``first``. ``publish`` is called for the first message that is left (a bad subject, headers that it does not
+        take, a large payload, no room), and raises if it must. A header whose name begins with ``Nats-Batch-`` is never
+        taken. Never raises itself.
         """
         return 0
 
@@ -175,8 +177,8 @@ class BulkOutbox(Outbox):
     ) -> int:
         """``publish_run`` for messages without replies, with the number in their header blocks.
 
-        ``block`` is the header block before and after the number. Adds the subjects of the messages that it took to
-        ``subjects``.
+        ``block`` is the header block before and after the number. The headers of a message come last in it, and none
+        whose name begins with ``Nats-`` is taken. Adds the subjects of the messages that it took to ``subjects``.
         """
         return 0
 

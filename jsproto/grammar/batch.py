@@ -24,7 +24,7 @@ from jsproto._event import event
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.decimals import NO_NUMBER, saturated
 from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
-from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, first_value
+from jsproto.grammar.headers import FIRST_LINE, Headers, HeadersLike, encode_headers, first_value
 from jsproto.grammar.publish_headers import REQUIRED_API_LEVEL
 
 BATCH_ID: Final = "Nats-Batch-Id"
@@ -37,8 +37,10 @@ COMMIT_STORE: Final = b"\r\nNats-Batch-Commit: 1\r\n"
 COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"
 """What follows the sequence in the block of a message that commits. ``\\r\\n`` or more headers follow it."""
 
-_BLOCK: Final = b"NATS/1.0\r\n"
-_ANY_OF_BATCH: Final = b"\r\nNats-Batch-"
+BATCH_PREFIX: Final = "Nats-Batch-"
+"""How their names begin."""
+
+_ANY_OF_BATCH: Final = b"\r\n" + BATCH_PREFIX.encode()
 
 
 class BatchCommit(Enum):
@@ -84,7 +86,7 @@ def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
     level = b""
     if required_api_level is not None:
         level = f"{REQUIRED_API_LEVEL}: {api_level(required_api_level)}\r\n".encode()
-    return b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % (_BLOCK, level, check_batch_id(batch_id))
+    return b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % (FIRST_LINE, level, check_batch_id(batch_id))
 
 
 def strip_batch_headers(headers: HeadersLike | None) -> Headers:
@@ -119,7 +121,7 @@ def encode_unbatched(headers: HeadersLike) -> bytes:
 
 def behind(block: bytes) -> bytes:
     """The lines of an encoded header block without its first, to follow those of the batch."""
-    return block[len(_BLOCK) :]
+    return block[len(FIRST_LINE) :]
 
 
 def parse_batch_headers(block: bytes | None) -> BatchHeaders | None:

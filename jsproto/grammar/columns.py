@@ -12,16 +12,19 @@ Not here: numbers and times as Arrow or NumPy have them. Who receives the messag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, islice, repeat
 from operator import lt
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, overload
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar import consecutive
 from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.headers import Headers, last_value
+from jsproto.grammar.headers import Headers, HeadersLike, last_value
 from jsproto.grammar.stored import END, ENDING, StoredMsg
+
+HeaderColumns: TypeAlias = Mapping[str, str | Sequence[str]] | Sequence[HeadersLike | None]
+"""The headers of many messages: by name, a value for all or one for each, or else what each message has."""
 
 Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes]]
 """Of replies in a page, as servers write them: subjects, sequences, times."""
@@ -149,29 +152,40 @@ def _are_bare(fields: Fields) -> bool:
     return b" " not in values and b"\t" not in values
 
 
-class MessageColumns(Sequence[tuple[str, bytes]]):
-    """Messages to publish, without headers: ``(subject, payload)`` of each, kept as two columns.
+class MessageColumns(Sequence[Any]):
+    """Messages to publish, kept as columns: ``(subject, payload)`` of each, or ``(subject, payload, headers)``.
 
     Anything that publishes many takes it as it takes a list. Batches are quicker with it, because there is no tuple
     for each message. The columns are not to be changed.
 
     Who has messages in another form than objects of Python's derives from it: ``encoded`` says what they look like on
     the wire, and the columns, which are then made when somebody asks for them, what they are.
-
-    Attribute: ``has_headers`` (whether messages have headers besides: then only ``encoded`` and the iterator have all
-    of them).
     """
 
-    __slots__ = ("_payloads", "_subjects")
+    __slots__ = ("_headers", "_payloads", "_subjects")
 
-    has_headers: ClassVar[bool] = False
+    def __init__(
+        self, subjects: Sequence[str], payloads: Sequence[bytes], headers: HeaderColumns | None = None
+    ) -> None:
+        """``headers``: names, each with one value for all messages, or with a list that has a value for each message.
 
-    def __init__(self, subjects: Sequence[str], payloads: Sequence[bytes]) -> None:
-        """LocalProtocolError when one is longer than the other."""
-        if len(subjects) != len(payloads):
-            raise LocalProtocolError(f"there are {len(subjects)} subjects for {len(payloads)} payloads")
+        Or it is a list of what each message has: a mapping as a single publish takes it, or None. Values are checked
+        when they are published. LocalProtocolError when one column is longer than another.
+        """
+        count = len(subjects)
+        if count != len(payloads):
+            raise LocalProtocolError(f"there are {count} subjects for {len(payloads)} payloads")
+        columns: dict[str, Any] = {}
+        if isinstance(headers, Mapping):
+            columns = {name: values for name, values in headers.items() if not isinstance(values, str)}
+        elif headers is not None:
+            columns = {"headers": headers}
+        for name, values in columns.items():
+            if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != count:
+                raise LocalProtocolError(f"{name} must be a str, or a sequence of one for each of {count} messages")
         self._subjects = subjects
         self._payloads = payloads
+        self._headers = headers or None
 
     @property
     def subjects(self) -> Sequence[str]:
@@ -182,6 +196,11 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
     def payloads(self) -> Sequence[bytes]:
         """What each message carries."""
         return self._payloads
+
+    @property
+    def headers(self) -> HeaderColumns | None:
+        """The headers, as they were given. None: no message has any."""
+        return self._headers
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
         """How many messages from the front on were encoded, and their PUBs. None here: they are encoded like others.
@@ -196,17 +215,28 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
     def __len__(self) -> int:
         return len(self.payloads)
 
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        return zip(self.subjects, self.payloads, strict=True)
+    def __iter__(self) -> Iterator[Any]:
+        headers = self.headers
+        if headers is None:
+            return zip(self.subjects, self.payloads, strict=True)
+        if isinstance(headers, Mapping):
+            headers = [_at(headers, place) for place in range(len(self))]
+        return zip(self.subjects, self.payloads, headers, strict=True)
 
-    @overload
-    def __getitem__(self, place: int) -> tuple[str, bytes]: ...
-    @overload
-    def __getitem__(self, place: slice) -> MessageColumns: ...
-    def __getitem__(self, place: int | slice) -> tuple[str, bytes] | MessageColumns:
+    def __getitem__(self, place: int | slice) -> Any:
+        headers = self.headers
+        own: Any = None
+        if headers is not None:
+            own = _at(headers, place) if isinstance(headers, Mapping) else headers[place]
         if isinstance(place, slice):
-            return MessageColumns(self.subjects[place], self.payloads[place])
-        return self.subjects[place], self.payloads[place]
+            return MessageColumns(self.subjects[place], self.payloads[place], own)
+        message = self.subjects[place], self.payloads[place]
+        return message if headers is None else (*message, own)
+
+
+def _at(headers: Mapping[str, str | Sequence[str]], place: int | slice) -> dict[str, Any]:
+    """The headers of one message, or the columns of some."""
+    return {name: value if isinstance(value, str) else value[place] for name, value in headers.items()}
 
 
 def _value(block: bytes, name: bytes) -> bytes:

@@ -21,19 +21,27 @@ from jsproto.errors import BadHeaderError, RemoteProtocolError
 
 LINE_END: Final = b"\r\n"
 
+SERVER_PREFIX: Final = "Nats-"
+"""How the names of headers begin that mean something to servers."""
+
 STREAM_IDENTITY: Final = "Nats-Stream-Identity"
 """In the answer to a reset: what tells a stream from all others (FACTS.md F4.17)."""
 
 STATUS_START: Final = b"NATS/1.0 "
 """How a header block with a status begins. One without has its first line end before the blank."""
 
-_PLAIN: Final = b"NATS/1.0\r\n"
+FIRST_LINE: Final = b"NATS/1.0\r\n"
+"""The first line of a header block without a status."""
+
 _STATUS: Final = re.compile(rb"NATS/1\.0[ \t]++([0-9]{3})(?:[ \t]++([^\r\n\0]*+))?\r\n")
 _RAW_NAME: Final = re.compile(rb"[!-9;-~]++")
 _NAME: Final = re.compile(r"[!-9;-~]++")
 # No line end, NUL, half of a surrogate pair (one that stands for a byte aside), and no blanks around it.
-_BAD: Final = r"\r\n\0\ud800-\udc7f\udd00-\udfff"
+_SURROGATES: Final = r"\ud800-\udc7f\udd00-\udfff"
+_BAD: Final = rf"\r\n\0{_SURROGATES}"
 _VALUE: Final = re.compile(rf"(?![ \t])[^{_BAD}]*+(?<![ \t])")
+_SURROGATE: Final = re.compile(f"[{_SURROGATES}]")
+_OUTER_BLANKS: Final = ("\n ", "\n\t", " \n", "\t\n")
 _MAPPINGS: Final = (dict, Mapping)  # dict by name too, because it is the quick one to ask for
 
 
@@ -171,7 +179,7 @@ def status_line(raw: bytes) -> tuple[int, str] | None:
     Only the first line is looked at. RemoteProtocolError when it is not ``NATS/1.0``, alone or with a status of three
     digits.
     """
-    if raw.startswith(_PLAIN):
+    if raw.startswith(FIRST_LINE):
         return None
     found = _STATUS.match(raw)
     if found is None:
@@ -226,6 +234,21 @@ def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) 
         parts += (name, ": ", value, "\r\n")
     parts.append("\r\n")
     return "".join(parts).encode("utf-8", "surrogateescape")
+
+
+def encode_values(values: Sequence[str]) -> list[bytes]:
+    """Many values as bytes. There must be some, and all plain ``str``.
+
+    They are checked, and encoded, as one text of lines. BadHeaderError when one of them could not be sent.
+    """
+    text = "\n".join(values)
+    is_good = text.count("\n") == len(values) - 1 and "\r" not in text and "\0" not in text
+    if is_good and (" " in text or "\t" in text):
+        lines = f"\n{text}\n"
+        is_good = not any(blank in lines for blank in _OUTER_BLANKS)
+    if not is_good or not (text.isascii() or _SURROGATE.search(text) is None):
+        raise BadHeaderError("one of many values contains what a header cannot, or begins or ends with a blank")
+    return text.encode("utf-8", "surrogateescape").split(b"\n")
 
 
 def _first_line(code: int, description: str) -> str:

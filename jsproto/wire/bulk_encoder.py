@@ -12,12 +12,33 @@ Not here: single messages (``encoder``), the numbers (``grammar.consecutive``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from operator import add
+from typing import NamedTuple, TypeAlias
 
 from jsproto.grammar.consecutive import by_thousands, side_by_side
-from jsproto.grammar.headers import LINE_END
+from jsproto.grammar.headers import FIRST_LINE, LINE_END
 
 Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one place, or each its own
+
+
+class HeaderLines(NamedTuple):
+    """The header lines of many messages (``bulk_headers``), without the first line and the end of their blocks.
+
+    * ``columns``: what the lines of each message are made of, one after the other.
+    * ``sizes``: bytes of them, for each message.
+    * ``given``: which messages have headers. None: all.
+    """
+
+    columns: Sequence[Column]
+    sizes: Sequence[int]
+    given: Sequence[bool] | None = None
+
+    def part(self, run: slice) -> HeaderLines:
+        """Those of some messages."""
+        columns, sizes, given = self
+        return HeaderLines(
+            [_part(column, run) for column in columns], sizes[run], None if given is None else given[run]
+        )
 
 
 def pub_head(subject: bytes) -> bytes:
@@ -26,47 +47,62 @@ def pub_head(subject: bytes) -> bytes:
 
 
 def encode_run(
-    reply: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
+    reply: tuple[bytes, bytes],
+    first: int,
+    lines: Column,
+    sizes: Sequence[int],
+    payloads: Sequence[bytes],
+    headers: HeaderLines | None = None,
 ) -> list[bytes]:
     """Messages whose replies count up from ``first``, in a few pieces.
 
     ``reply``: the bytes before and after the number. ``lines``: ``pub_head`` of their subjects, or of the one that all
-    have. ``sizes``: those of ``payloads``, in bytes.
+    have. ``sizes``: those of ``payloads``, in bytes. ``headers``: None when no message has any.
     """
     before, after = reply
     pieces = []
     for run, high, numbers in by_thousands(first, len(payloads)):
-        ends = _ends(b"%b %%d\r\n" % after.replace(b"%", b"%%"), 0, sizes[run])
-        columns = (_part(lines, run), before + high, numbers, ends, payloads[run])
-        pieces.append(_interleave(len(numbers), columns))
+        where = (_part(lines, run), before + high, numbers)
+        some = None if headers is None else headers.part(run)
+        pieces.append(_messages(where, after + b" ", sizes[run], payloads[run], some))
     return pieces
 
 
 def encode_replied(
-    replies: Sequence[bytes], lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
+    replies: Sequence[bytes],
+    lines: Column,
+    sizes: Sequence[int],
+    payloads: Sequence[bytes],
+    headers: HeaderLines | None = None,
 ) -> list[bytes]:
     """Messages each with a reply of its own, the first ones of ``replies``. Otherwise as ``encode_run``.
 
     Pays: ``async-publish``.
     """
-    count = len(payloads)
-    return [_interleave(count, (lines, replies[:count], _ends(b" %d\r\n", 0, sizes), payloads))]
+    return [_messages((lines, replies[: len(payloads)]), b" ", sizes, payloads, headers)]
 
 
 def encode_numbered(
-    block: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
+    block: tuple[bytes, bytes],
+    first: int,
+    lines: Column,
+    sizes: Sequence[int],
+    payloads: Sequence[bytes],
+    headers: HeaderLines | None = None,
 ) -> list[bytes]:
     """Messages without replies, with the number in their header blocks: ``block`` is the bytes before and after it.
 
-    Otherwise as ``encode_run``.
+    Lines of ``headers`` come last in the block. Otherwise as ``encode_run``.
     """
     before, after = block
+    after, end = after[: -len(LINE_END)], after[-len(LINE_END) :]
     pieces = []
     for run, high, numbers in by_thousands(first, len(payloads)):
-        size = len(before) + len(high) + len(numbers[0]) + len(after)
-        ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
-        columns = (b"H", _part(lines, run), ends, before + high, numbers, after, payloads[run])
-        pieces.append(_interleave(len(numbers), columns))
+        size = sum(map(len, (before, high, numbers[0], after, end)))
+        some = None if headers is None else headers.part(run)._replace(given=None)  # each has a block
+        ends, more = _header_ends(b"", size, sizes[run], some)
+        block_columns = (before + high, numbers, after, *more, end)
+        pieces.append(_interleave(len(numbers), (b"H", _part(lines, run), *ends, *block_columns, payloads[run])))
     return pieces
 
 
@@ -95,6 +131,42 @@ def encode_counting(
             columns += (text + shared, rest)
         pieces.append(_interleave(len(numbers), [*columns, block[-1], payloads[run]]))
     return pieces
+
+
+def _messages(
+    where: Sequence[Column], after: bytes, sizes: Sequence[int], payloads: Sequence[bytes], headers: HeaderLines | None
+) -> bytes:
+    """Messages whose control lines begin with ``where`` and ``after``."""
+    count = len(payloads)
+    if headers is None:
+        return _interleave(count, (*where, _ends(b"%b%%d\r\n" % after.replace(b"%", b"%%"), 0, sizes), payloads))
+    given = headers.given
+    ends, columns = _header_ends(after, len(FIRST_LINE) + len(LINE_END), sizes, headers)
+    if given is None:
+        return _interleave(count, (b"H", *where, *ends, FIRST_LINE, *columns, LINE_END, payloads))
+    verbs, starts, stops = ([text if has else b"" for has in given] for text in (b"H", FIRST_LINE, LINE_END))
+    return _interleave(count, (verbs, *where, *ends, starts, *columns, stops, payloads))
+
+
+def _header_ends(
+    before: bytes, size: int, sizes: Sequence[int], headers: HeaderLines | None
+) -> tuple[Sequence[Column], Sequence[Column]]:
+    """The ends of the control lines of messages with header blocks, and the columns of ``headers``.
+
+    ``before``: what is before the sizes. ``size``: bytes of a header block without ``headers``.
+    """
+    if headers is None:
+        return (before, _ends(b"%d %%d\r\n" % size, size, sizes)), ()
+    columns, lines, given = headers
+    if given is None and all_equal(sizes):
+        ends = {more: b"%d %d\r\n" % (size + more, size + more + sizes[0]) for more in {*lines}}
+        return (before, ends[lines[0]] if len(ends) == 1 else [*map(ends.__getitem__, lines)]), columns
+    blocks = [size + more for more in lines]
+    first = _ends(b"%d ", 0, blocks)
+    if given is not None:
+        blocks = [block if has else 0 for block, has in zip(blocks, given, strict=True)]
+        first = [b"%d " % block if block else b"" for block in blocks]
+    return (before, first, _ends(b"%d\r\n", 0, [*map(add, blocks, sizes)])), columns
 
 
 def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:

@@ -33,6 +33,17 @@ def sync_fast_ingest(task: Task) -> None:
                 batch.commit()
 
 
+def sync_fast_ingest_headers(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.fast_publisher(flow=FLOW) as batch:
+                batch.publish_many((run.subject, run.payload, {"Trace": f"{at:032}"}) for at in range(run.count))
+                batch.commit()
+
+
 def sync_fast_ingest_single(task: Task) -> None:
     from jsproto_io.sync import connect
 

@@ -104,6 +104,12 @@ JOBS: Final = {
         },
         against=(("async-publish", "nats-py"),),
     ),
+    "fast-ingest-headers": Job(
+        "the same, with a header in each message that varies",
+        100_000,
+        {"jsproto-sync": ours.sync_fast_ingest_headers},
+        against=(("fast-ingest", "nats-jetstream-extra"), ("fast-ingest", "raw-socket")),
+    ),
     "fast-ingest-single": Job(
         "fast ingest, flow 500, one call for each message",
         100_000,

@@ -341,8 +341,8 @@ def test_publishing() -> None:
 
 
 STOPS: list[Any] = [
-    ("a%", b"x", None), ("a%", b"x" * 1_201), ("a%", bytearray(b"x")), ("a%", memoryview(b"x")), ("a%", "x"),
-    ("a%", None), ("a b", b"x"), (1, b"x"), (["a"], b"x"), ("a%",), None,
+    ("a%", b"x", {"Nats-Batch-Id": "b"}), ("a%", b"x", None, 1), ("a%", b"x" * 1_201), ("a%", bytearray(b"x")),
+    ("a%", memoryview(b"x")), ("a%", "x"), ("a%", None), ("a b", b"x"), (1, b"x"), (["a"], b"x"), ("a%",), None,
 ]  # fmt: skip
 """What no run takes."""
 

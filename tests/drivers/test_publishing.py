@@ -108,6 +108,25 @@ async def test_messages_in_columns_are_published_as_a_list_of_them(server: Any, 
         assert stored == [*messages, *messages[1_200:]]
 
 
+async def test_messages_with_headers_are_published_at_once(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        traces = [f"t{n}" for n in range(700)]
+        columns = MessageColumns([f"{name}.a"] * 700, [b"%d" % n for n in range(700)], {"Trace": traces, "Kind": "ä"})
+        async with js.fast_publisher() as batch:
+            await batch.publish_many(columns)
+            await batch.publish_many([(f"{name}.a", b"x"), (f"{name}.a", b"x", {"Kind": "other"})])
+            await batch.commit()
+        await js.publish_batch(columns)
+        async with js.async_publisher() as publisher:
+            await publisher.publish_many(columns)
+        found = [[*message.headers.items()] for message in await read_all(js.get_batch(name))]
+        each = [[("Trace", trace), ("Kind", "ä")] for trace in traces]
+        assert found[:702] == [*each, [], [("Kind", "other")]]
+        assert [pairs[-2:] for pairs in found[702:1402]] == each  # after those of the batch
+        assert found[1402:] == each
+
+
 async def test_an_iterable_that_raises_leaves_what_it_gave_published(server: Any, connect: Connect) -> None:
     def broken() -> Iterator[Any]:
         yield from ((f"{name}.a", b"x") for _ in range(7))

@@ -272,3 +272,20 @@ def test_messages_to_publish() -> None:
     assert messages.encoded((b"r.", b""), 1, 100, 1_000) == (0, b"")
     with pytest.raises(LocalProtocolError, match="1 subjects for 2 payloads"):
         MessageColumns(["a"], [b"1", b"2"])
+
+
+def test_messages_to_publish_with_headers() -> None:
+    columns = {"Trace": ["t1", "t2", "t3"], "Kind": "order"}
+    each = [{"Trace": trace, "Kind": "order"} for trace in columns["Trace"]]
+    for headers in (columns, each):
+        messages = MessageColumns(["a", "b", "c"], [b"1", b"2", b"3"], headers)
+        assert [*messages] == [("a", b"1", each[0]), ("b", b"2", each[1]), ("c", b"3", each[2])]
+        assert messages[-1] == ("c", b"3", each[2])
+        assert [*messages[1:]] == [*messages][1:]
+        assert not messages[3:]
+        assert messages.headers == headers
+    assert MessageColumns(["a"], [b"1"], {}).headers is None
+    assert [*MessageColumns(["a"], [b"1"], [None])] == [("a", b"1", None)]
+    for wrong in ({"Kind": "order", "Trace": ["t1"]}, {"Trace": 1}, {"Trace": {"t1", "t2"}}, [None], Headers(), "ab"):
+        with pytest.raises(LocalProtocolError, match="one for each of 2 messages"):
+            MessageColumns(["a", "b"], [b"1", b"2"], wrong)  # type: ignore[arg-type]

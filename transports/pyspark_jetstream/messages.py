@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +47,10 @@ class RowMessages(MessageColumns):
         """The data of each row."""
         return self._objects(self._chunk.payloads)
 
+    @property
+    def headers(self) -> None:
+        """Rows have none."""
+
     def _objects(self, column: pa.ChunkedArray) -> list[Any]:
         found: list[Any] = column.slice(self._rows.start, len(self._rows)).to_pylist()
         return found
@@ -73,11 +77,7 @@ class RowMessages(MessageColumns):
             start += count
             count *= 2
 
-    @overload
-    def __getitem__(self, place: int) -> tuple[str, bytes]: ...
-    @overload
-    def __getitem__(self, place: slice) -> MessageColumns: ...
-    def __getitem__(self, place: int | slice) -> tuple[str, bytes] | MessageColumns:
+    def __getitem__(self, place: int | slice) -> Any:
         rows = self._rows[place]
         if isinstance(rows, int):
             (row,) = RowMessages(self._chunk, range(rows, rows + 1))

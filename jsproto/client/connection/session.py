@@ -558,10 +558,10 @@ class Session(BulkOutbox):
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
         """Queue from the front of ``messages`` those that need no further check. Returns how many, perhaps 0.
 
-        ``messages``: pairs of subject and payload, or ``MessageColumns``, which may have been encoded already.
-        ``reply``: the bytes before and after the number in the reply subjects, which count up from ``first``. The first
-        message with headers, a bad subject or a large payload ends the run, and so does a full buffer. ``publish``
-        takes it, or raises.
+        ``messages``: tuples of subject, payload and perhaps headers, or ``MessageColumns``, which may have been encoded
+        already. ``reply``: the bytes before and after the number in the reply subjects, which count up from ``first``.
+        The first message with a bad subject, headers that cannot be sent or are those of an atomic batch, or a large
+        payload ends the run, and so does a full buffer. ``publish`` takes it, or raises.
         """
         return self._write_buffer.publish_run(messages, reply, first)
 
@@ -574,7 +574,8 @@ class Session(BulkOutbox):
     ) -> int:
         """``publish_run`` for messages without replies whose header blocks count up from ``first``.
 
-        ``block``: the bytes before and after the number. The subjects of the messages are added to ``subjects``.
+        ``block``: the bytes before and after the number. The headers of a message follow them, and a name that begins
+        with ``Nats-`` ends the run. The subjects of the messages are added to ``subjects``.
         """
         return self._write_buffer.publish_numbered(messages, block, first, subjects)
 

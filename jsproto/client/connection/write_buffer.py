@@ -25,9 +25,11 @@ from jsproto.errors import (
     OutboundBufferLimitError,
     UnsupportedByServerError,
 )
+from jsproto.grammar.batch import BATCH_PREFIX
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.decimals import MAX_DIGITS
+from jsproto.grammar.headers import SERVER_PREFIX
 from jsproto.grammar.subjects import check_subject
 from jsproto.ticket import Ticket
 from jsproto.wire.bulk_encoder import encode_numbered, encode_replied, encode_run
@@ -143,18 +145,18 @@ class WriteBuffer:
                 self.queue(data)
                 return count
         encode = partial(encode_run, reply, first)
-        return len(self._queue_run(messages, self.max_payload, encode))
+        return len(self._queue_run(messages, self.max_payload, encode, BATCH_PREFIX))
 
     def publish_replied(self, messages: Sequence[Any], replies: Sequence[bytes]) -> int:
         """See ``Session.publish_replied``."""
-        return len(self._queue_run(messages, self.max_payload, partial(encode_replied, replies)))
+        return len(self._queue_run(messages, self.max_payload, partial(encode_replied, replies), BATCH_PREFIX))
 
     def publish_numbered(
         self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
     ) -> int:
         """See ``Session.publish_numbered``."""
         largest = self.max_payload - sum(map(len, block)) - MAX_DIGITS
-        queued = self._queue_run(messages, largest, partial(encode_numbered, block, first))
+        queued = self._queue_run(messages, largest, partial(encode_numbered, block, first), SERVER_PREFIX)
         subjects.update(queued)
         return len(queued)
 
@@ -207,6 +209,7 @@ class WriteBuffer:
         """The limits of ``server`` are in force from now on."""
         self._server = server
         self.max_payload = server.max_payload
+        self._bulk.takes_headers = server.headers
 
     # -- when it leaves ------------------------------------------------------------------------------------------------
 
@@ -273,11 +276,11 @@ class WriteBuffer:
         self._leave_at = None
         self.release()
 
-    def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode) -> Sequence[str]:
+    def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode, reserved: str) -> Sequence[str]:
         room = self._room()
         if room < 0:
             return ()
-        subjects, pieces = self._bulk.encode(messages, largest, room, encode)
+        subjects, pieces = self._bulk.encode(messages, largest, room, encode, reserved)
         self._frames += pieces
         self.published += len(subjects)
         self.size += sum(map(len, pieces))

@@ -75,8 +75,6 @@ class CopyColumns(MessageColumns):
 
     __slots__ = ("_after", "_before", "_expected", "_form", "_more", "_origin", "_raws", "seqs")
 
-    has_headers = True
-
     def __init__(
         self,
         form: CopyForm,
@@ -108,6 +106,11 @@ class CopyColumns(MessageColumns):
     def payloads(self) -> Sequence[bytes]:
         """What each copy carries."""
         return [raw[3] for raw in self._raws]
+
+    @property
+    def headers(self) -> list[Headers]:
+        """The header lines that each copy keeps, the fence and the origin."""
+        return [headers for _, _, headers in self]
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
         """How many copies from the front on were encoded, and their HPUBs.

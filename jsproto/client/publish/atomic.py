@@ -422,7 +422,7 @@ class AtomicBatch(Batch):
         return sequence
 
     def _add_run(self, run: Sequence[Message], now: float) -> int:
-        """Add those at the front that have no headers, and return how many. 0 where the outbox cannot."""
+        """Add those at the front whose headers need no look, and return how many. 0 where the outbox cannot."""
         if not run or now - self._sent_at >= self._idle_limit:
             return 0
         added = self._outbox.publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)

@@ -42,7 +42,7 @@ class PublishesMany(PublishesSome):
 
         Args:
             messages: each is ``(subject, payload)`` or ``(subject, payload, headers)``. ``MessageColumns`` are cheaper
-                than a list.
+                than a list. Headers cost least where all messages have the same names in the same order.
 
         Returns:
             The sequence of the last message.
