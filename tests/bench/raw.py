@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.bench.task import FETCH, FLOW, PAGE, WINDOW, Run, Task, batches
 
+PING: Final = b"PING\r\n"
 READ_SIZE: Final = 262_144
 OUTSTANDING: Final = 2  # flow acknowledgements that may be missing
 CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
@@ -44,6 +45,14 @@ class Wire:
         data = self.socket.recv(READ_SIZE)
         if not data:
             raise ConnectionError("the server closed the connection")
+        return data
+
+    def answer(self) -> bytes:
+        """What comes in one piece, but for a PING before it."""
+        while (data := self.receive()).startswith(PING):
+            self.send(b"PONG\r\n")
+            if len(data) > len(PING):
+                return data[len(PING) :]
         return data
 
     def read_until(self, mark: bytes) -> None:

@@ -22,7 +22,7 @@ from attrs.validators import and_, deep_iterable, ge, gt, in_, le
 from jsproto_io import sync
 from jsproto_io.nats_server import NatsServer
 from tests.bench.table import CORE, DISTRIBUTIONS, JOBS
-from tests.bench.task import FLOW, WARM_UP, WARM_UP_STREAM, Sample, cpu_seconds, subject_of
+from tests.bench.task import BUCKET, Sample, cpu_seconds, key_of, subject_of, warm_up_count, warm_up_of
 
 RUN_WITHIN: Final = 120.0  # seconds
 CORE_CLIENTS: Final = {"calibration": "python"}  # the others are the library's
@@ -72,9 +72,12 @@ class Plan:
         """Bytes in each message of a job."""
         return JOBS[job].size or self.size
 
-    def read_stream(self, job: str) -> str:
-        """The stream that a job reads."""
-        return f"{'MIXED' if JOBS[job].mixed else 'STORED'}{self.bytes_of(job)}"
+    def stream_of(self, job: str) -> str:
+        """The stream that a job reads, or writes."""
+        bucket = BUCKET if JOBS[job].keys else ""
+        if not JOBS[job].reads:
+            return f"{bucket}DATA"
+        return f"{bucket}{'MIXED' if JOBS[job].mixed else 'STORED'}{self.bytes_of(job)}"
 
     def runs(self, number: int) -> Iterator[tuple[str, str]]:
         """(job, client) of a round. Each round begins with another client."""
@@ -110,14 +113,7 @@ def rows_of(plan: Plan, log: Callable[[str], None]) -> list[ResultRow]:
     until = time.monotonic() + plan.budget
     with NatsServer() as server, sync.connect(server.url) as nc:
         js = nc.jetstream()
-        create(js, WARM_UP_STREAM)
-        fill(js, WARM_UP_STREAM, max(FLOW, *(plan.count(job) // WARM_UP for job in plan.jobs)), plan.size)
-        reading = [job for job in plan.jobs if JOBS[job].reads]
-        for stream in {plan.read_stream(job) for job in reading}:
-            create(js, stream)
-            readers = [job for job in reading if plan.read_stream(job) == stream]
-            count = max(plan.count(job) for job in readers)
-            fill(js, stream, count, plan.bytes_of(readers[0]), mixed=JOBS[readers[0]].mixed)
+        prepare(js, plan)
         for number in range(plan.rounds):
             if number and time.monotonic() > until:
                 log(f"no time for more rounds: {number} of {plan.rounds}")
@@ -129,14 +125,38 @@ def rows_of(plan: Plan, log: Callable[[str], None]) -> list[ResultRow]:
     return [row(job, client, plan.bytes_of(job), plan.count(job), taken) for (job, client), taken in samples.items()]
 
 
+def prepare(js: sync.JetStream, plan: Plan) -> None:
+    """Make the streams that are read, and those of the warm-up."""
+    for stream in {plan.stream_of(job) for job in plan.jobs}:
+        jobs = [job for job in plan.jobs if plan.stream_of(job) == stream]
+        count, first = max(plan.count(job) for job in jobs), jobs[0]
+        if JOBS[first].reads:
+            create(js, stream)
+            fill(js, stream, count, plan.bytes_of(first), mixed=JOBS[first].mixed)
+    for stream in {warm_up_of(plan.stream_of(job)) for job in plan.jobs}:
+        jobs = [job for job in plan.jobs if warm_up_of(plan.stream_of(job)) == stream]
+        create(js, stream)
+        fill(js, stream, max(warm_up_count(plan.count(job)) for job in jobs), plan.size)
+
+
 def create(js: sync.JetStream, stream: str) -> None:
-    js.create_stream(stream, subjects=[subject_of(stream)], allow_atomic=True, allow_batched=True, allow_direct=True)
+    """A stream of one subject, or one that is a key-value bucket."""
+    subject = subject_of(stream)
+    if stream.startswith(BUCKET):
+        js.create_stream(stream, subjects=[f"{subject}.>"], max_msgs_per_subject=1, allow_batched=True,
+                         allow_direct=True)  # fmt: skip
+    else:
+        js.create_stream(stream, subjects=[subject], allow_atomic=True, allow_batched=True, allow_direct=True)
 
 
 def fill(js: sync.JetStream, stream: str, count: int, size: int, *, mixed: bool = False) -> None:
+    subject, keys = subject_of(stream), stream.startswith(BUCKET)
     if count:
         with js.fast_publisher() as batch:
-            batch.publish_many((subject_of(stream), bytes(size_of(number, size, mixed))) for number in range(count))
+            batch.publish_many(
+                (f"{subject}.{key_of(number)}" if keys else subject, bytes(size_of(number, size, mixed)))
+                for number in range(count)
+            )
             batch.commit()
 
 
@@ -149,7 +169,7 @@ def size_of(number: int, size: int, mixed: bool) -> int:
 def measure(url: str, js: sync.JetStream, job: str, client: str, plan: Plan) -> Sample:
     """One run, checked."""
     reads, count, size = JOBS[job].reads, plan.count(job), plan.bytes_of(job)
-    stream = plan.read_stream(job) if reads else "DATA"
+    stream = plan.stream_of(job)
     if not reads:
         create(js, stream)
     sample = run_worker(job, client, url, stream, count, size)

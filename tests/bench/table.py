@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 from attrs.validators import gt, in_, min_len, optional
 
-from tests.bench import core, ours, peers, raw
+from tests.bench import core, keys, ours, peers, raw, sharing
 from tests.bench.task import Runner
 
 SIZE: Final = 128  # bytes in each message
@@ -17,6 +17,7 @@ SIZE: Final = 128  # bytes in each message
 class Job:
     """One job and its runners by client. ``against``: the (job, client) to compare with, besides its own peers.
 
+    ``keys``: the stream is a key-value bucket, and each message has a key of its own.
     ``mixed``: the messages that are read have from half to one and a half times their size, and that on average.
     """
 
@@ -26,6 +27,7 @@ class Job:
     reads: bool = False
     size: int | None = attrs.field(default=None, validator=optional(gt(0)))  # bytes in each message; None: SIZE
     mixed: bool = False
+    keys: bool = False
     against: tuple[tuple[str, str], ...] = ()
 
 
@@ -75,6 +77,23 @@ DIRECT_GET: Final = {
     "raw-socket": raw.direct_get,
 }
 
+ASYNC_PUBLISH: Final = {
+    "jsproto-sync": ours.sync_async_publish,
+    "jsproto-asyncio": ours.on_asyncio(ours.async_publish),
+    "jsproto-trio": ours.on_trio(ours.async_publish),
+    "nats-py": peers.nats_py_async_publish,
+    "nats-jetstream-extra": peers.extra_async_publish,
+    "raw-socket": raw.async_publish,
+}
+
+FAST_INGEST: Final = {
+    "jsproto-sync": ours.sync_fast_ingest,
+    "jsproto-asyncio": ours.on_asyncio(ours.fast_ingest),
+    "jsproto-trio": ours.on_trio(ours.fast_ingest),
+    "nats-jetstream-extra": peers.extra_fast_ingest,
+    "raw-socket": raw.fast_ingest,
+}
+
 FETCH_ACK: Final = {
     "jsproto-sync": ours.sync_fetch_ack,
     "jsproto-asyncio": ours.on_asyncio(ours.fetch_ack),
@@ -95,13 +114,7 @@ JOBS: Final = {
     "fast-ingest": Job(
         "fast ingest, flow 500",
         100_000,
-        {
-            "jsproto-sync": ours.sync_fast_ingest,
-            "jsproto-asyncio": ours.on_asyncio(ours.fast_ingest),
-            "jsproto-trio": ours.on_trio(ours.fast_ingest),
-            "nats-jetstream-extra": peers.extra_fast_ingest,
-            "raw-socket": raw.fast_ingest,
-        },
+        FAST_INGEST,
         against=(("async-publish", "nats-py"),),
     ),
     "fast-ingest-headers": Job(
@@ -145,14 +158,7 @@ JOBS: Final = {
     "async-publish": Job(
         "publish with an acknowledgement each, 1000 on the way",
         30_000,
-        {
-            "jsproto-sync": ours.sync_async_publish,
-            "jsproto-asyncio": ours.on_asyncio(ours.async_publish),
-            "jsproto-trio": ours.on_trio(ours.async_publish),
-            "nats-py": peers.nats_py_async_publish,
-            "nats-jetstream-extra": peers.extra_async_publish,
-            "raw-socket": raw.async_publish,
-        },
+        ASYNC_PUBLISH,
     ),
     "async-publish-single": Job(
         "the same, one call and one acknowledgement to look at for each message",
@@ -248,6 +254,126 @@ JOBS: Final = {
         },
         reads=True,
         against=(("fetch-ack", "nats-py"),),
+    ),
+    "fast-ingest-16k": Job(
+        "fast ingest with 16 KiB in each message",
+        8_000,
+        FAST_INGEST,
+        size=16_384,
+        against=(("async-publish-16k", "nats-py"),),
+    ),
+    "async-publish-16k": Job(
+        "publish with an acknowledgement each, 16 KiB in each message", 8_000, ASYNC_PUBLISH, size=16_384
+    ),
+    "direct-get-16k": Job("Direct Get with 16 KiB in each message", 8_000, DIRECT_GET, reads=True, size=16_384),
+    "fetch-ack-16k": Job(
+        "fetch 500 and acknowledge them, 16 KiB in each message", 8_000, FETCH_ACK, reads=True, size=16_384
+    ),
+    "ordered-push-16k": Job("ordered push with 16 KiB in each message", 8_000, ORDERED, reads=True, size=16_384),
+    "kv-put": Job(
+        "put each value of a bucket under a key of its own, 1000 on the way",
+        30_000,
+        {
+            "jsproto-sync": keys.sync_put,
+            "jsproto-asyncio": ours.on_asyncio(keys.put),
+            "jsproto-trio": ours.on_trio(keys.put),
+            "nats-py": keys.nats_py_put,
+            "nats-jetstream-extra": keys.extra_put,
+            "raw-socket": keys.raw_put,
+        },
+        keys=True,
+        size=16,
+    ),
+    "kv-get": Job(
+        "get the value of each key of a bucket, one after the other",
+        5_000,
+        {
+            "jsproto-sync": keys.sync_get,
+            "jsproto-asyncio": ours.on_asyncio(keys.get),
+            "jsproto-trio": ours.on_trio(keys.get),
+            "nats-py": keys.nats_py_get,
+            "nats-jetstream-extra": keys.extra_get,
+            "raw-socket": keys.raw_get,
+        },
+        reads=True,
+        keys=True,
+        size=16,
+    ),
+    "kv-snapshot": Job(
+        "the last value of every key of a bucket, at one moment",
+        30_000,
+        {
+            "jsproto-sync": keys.sync_snapshot,
+            "jsproto-asyncio": ours.on_asyncio(keys.snapshot),
+            "jsproto-trio": ours.on_trio(keys.snapshot),
+            "raw-socket": keys.raw_snapshot,
+        },
+        reads=True,
+        keys=True,
+        size=16,
+        against=(("kv-watch", "nats-py"),),  # which has no such read
+    ),
+    "kv-watch": Job(
+        "watch a bucket from its present state on, up to its last value",
+        30_000,
+        {
+            "jsproto-sync": keys.sync_watch,
+            "jsproto-asyncio": ours.on_asyncio(keys.watch),
+            "jsproto-trio": ours.on_trio(keys.watch),
+            "nats-py": keys.nats_py_watch,
+        },
+        reads=True,
+        keys=True,
+        size=16,
+    ),
+    "shared-publish": Job(
+        "16 threads or tasks publish on one connection, each waits for its acknowledgement",
+        20_000,
+        {
+            "jsproto-sync": sharing.sync_publish,
+            "jsproto-asyncio": ours.on_asyncio(sharing.publish),
+            "jsproto-trio": ours.on_trio(sharing.publish),
+            "nats-py": sharing.nats_py_publish,
+            "nats-jetstream-extra": sharing.extra_publish,
+            "raw-socket": sharing.raw_publish,
+        },
+    ),
+    "shared-get": Job(
+        "16 threads or tasks read on one connection, one message after the other",
+        20_000,
+        {
+            "jsproto-sync": sharing.sync_get,
+            "jsproto-asyncio": ours.on_asyncio(sharing.get),
+            "jsproto-trio": ours.on_trio(sharing.get),
+            "nats-py": sharing.nats_py_get,
+            "nats-jetstream-extra": sharing.extra_get,
+        },
+        reads=True,
+    ),
+    "consumers": Job(
+        "1000 pull consumers on one connection, each fetches 10 and acknowledges them",
+        50_000,
+        {
+            "jsproto-sync": sharing.sync_consumers,
+            "jsproto-asyncio": ours.on_asyncio(sharing.consumers),
+            "jsproto-trio": ours.on_trio(sharing.consumers),
+            "nats-py": sharing.nats_py_consumers,
+            "raw-socket": sharing.raw_consumers,
+        },
+        reads=True,
+    ),
+    "connect": Job(
+        "connect, read one message, close: for each connection",
+        500,
+        {
+            "jsproto-sync": sharing.sync_connect,
+            "jsproto-asyncio": ours.on_asyncio(sharing.set_up),
+            "jsproto-trio": ours.on_trio(sharing.set_up),
+            "nats-py": sharing.nats_py_connect,
+            "nats-jetstream-extra": sharing.extra_connect,
+            "raw-socket": sharing.raw_connect,
+        },
+        reads=True,
     ),
 }
 

@@ -12,8 +12,8 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench import report, series
 from tests.bench.series import BenchError, Plan, ResultRow, rotated, row
-from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SUM_GOALS
-from tests.bench.task import Sample, Task
+from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SIZE, SUM_GOALS
+from tests.bench.task import Sample, Task, shares
 
 CLIENTS = {client for job in JOBS.values() for client in job.clients}
 
@@ -104,6 +104,20 @@ def test_the_warm_up_is_not_measured() -> None:
     assert task.sample.received == 7
 
 
+def test_in_a_bucket_each_message_has_a_key() -> None:
+    runs = Task("nats://nowhere", "KV_DATA", 600, 16).runs()
+    assert next(runs).stream == "KV_DATA_WARM"
+    run = next(runs)
+    assert (run.subject, len(run.keys), run.keys[-1]) == ("$KV.DATA", 600, "orders.599")
+    plan = Plan(["kv-put", "kv-get"], ["raw-socket"], rounds=1, scale=0.5, size=128, budget=0.0)
+    assert [plan.stream_of(job) for job in plan.jobs] == ["KV_DATA", "KV_STORED16"]
+
+
+def test_shares_are_all_of_it() -> None:
+    assert shares(7, 3) == [range(2), range(2, 4), range(4, 7)]
+    assert shares(2, 3) == [range(1), range(1, 2)]
+
+
 def test_the_core_alone_gives_a_row_for_each_job() -> None:
     rows = series.core_rows(600, 16, repeats=1)
     assert [row.job for row in rows] == list(CORE)
@@ -137,7 +151,7 @@ def test_a_tiny_run_writes_valid_rows(
     assert [row["job"] for row in rows] == [*jobs, *CORE]
     for found in rows:
         assert set(found) == {"job", "client", "size", "cpu_us_per_msg", "msgs_per_s"}
-        assert found["size"] == (1024 if found["job"] == "direct-get-1k" else 128)
+        assert found["size"] == (JOBS[found["job"]].size or SIZE if found["job"] in JOBS else SIZE)
         assert found["cpu_us_per_msg"] > 0
         assert found["msgs_per_s"] > 0
     told = capsys.readouterr()
