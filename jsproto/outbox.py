@@ -9,7 +9,7 @@ Rules
 * Everything runs on one thread, or under one lock: the calls of a conversation and the calls of its outbox.
 * An outbox calls no method of a conversation from within its own, except ``deadline`` in ``rearm``.
 * The bulk interface changes the price and never the result. It is ``BulkOutbox``, ``BulkConversation`` and the runs
-  that it is given (``wire.frames.MsgRun``, ``RawMsg``), and an embedding client may ignore all of it.
+  that it is given (``wire.frames.MsgRun``, ``PlainRun``, ``RawMsg``), and an embedding client may ignore all of it.
 * A conversation asks ``bulk(outbox)`` once for the bulk methods: they have their defaults in this module alone.
 
 Not here: how a session carries messages (``client.connection.session``).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jsproto.events import Event
     from jsproto.grammar.config import ServerInfo
     from jsproto.ticket import Ticket
-    from jsproto.wire.frames import Msg, MsgRun, RawMsg
+    from jsproto.wire.frames import Msg, MsgRun, PlainRun, RawMsg
 
 
 class Conversation:
@@ -46,6 +46,13 @@ class Conversation:
 
         ``size``: bytes of the header blocks and payloads of all of them. The messages that it leaves come through
         ``receive``, one by one, so a conversation need not take any.
+        """
+        return 0
+
+    def receive_plain(self, run: PlainRun, now: float) -> int:
+        """Take messages without reply and header from the front of ``run``, as ``receive`` would. Returns how many.
+
+        As with ``receive_many``, the messages that it leaves come through ``receive``.
         """
         return 0
 

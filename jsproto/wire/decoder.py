@@ -91,7 +91,7 @@ class Decoder:
             self._bulk.max_payload = size
 
     def allow_runs(self, with_fields: Container[bytes] = ()) -> None:
-        """From now on messages that follow each other may come as one ``MsgRun`` or ``DeliveryRun``.
+        """From now on messages that follow each other may come as one ``MsgRun``, ``DeliveryRun`` or ``PlainRun``.
 
         How many come as one depends on how the bytes are cut. ``with_fields``: the ids of the subscriptions whose plain
         replies to Direct Gets are to come with ``MsgRun.fields``. It may change at any time. In the server role there

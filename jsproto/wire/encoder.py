@@ -8,7 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from jsproto.wire.frames import Connect, DeliveryRun, Err, Frame, Info, Msg, MsgRun, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.frames import (
+    Connect,
+    DeliveryRun,
+    Err,
+    Frame,
+    Info,
+    Msg,
+    MsgRun,
+    Ping,
+    PlainRun,
+    Pong,
+    Pub,
+    Sub,
+    Unsub,
+)
 
 PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
@@ -55,7 +69,7 @@ def encode(frame: Frame) -> bytes:
     """Any frame."""
     if isinstance(frame, Msg):
         return encode_msg(frame.subject, frame.sid, frame.reply, frame.header, frame.payload)
-    if isinstance(frame, MsgRun | DeliveryRun):
+    if isinstance(frame, MsgRun | DeliveryRun | PlainRun):
         return b"".join(map(encode, frame.messages()))
     if isinstance(frame, Pub):
         return encode_pub(frame.subject, frame.reply, frame.header, frame.payload)

@@ -150,4 +150,28 @@ class DeliveryRun:
         return Msg(subject, self.sid, reply, header, payload)
 
 
-Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | MsgRun | DeliveryRun
+@event
+class PlainRun:
+    """``MSG`` several times in a row, all with one sid and none with a reply: two or more messages at once.
+
+    They are publish acknowledgements, for example. Only a decoder that may return runs makes them.
+    """
+
+    sid: bytes
+    subjects: list[bytes]
+    payloads: list[bytes]
+
+    def messages(self) -> list[Msg]:
+        """Each message as a frame of its own."""
+        sid = self.sid
+        return [
+            Msg(subject, sid, None, None, payload)
+            for subject, payload in zip(self.subjects, self.payloads, strict=True)
+        ]
+
+    def message(self, number: int) -> Msg:
+        """One of them, counted from 0."""
+        return Msg(self.subjects[number], self.sid, None, None, self.payloads[number])
+
+
+Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | MsgRun | DeliveryRun | PlainRun

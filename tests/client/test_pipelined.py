@@ -29,6 +29,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.columns import MessageColumns
+from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.harness import Harness
 
@@ -464,6 +465,114 @@ def test_every_message_ends_exactly_once(script: list[tuple[str, int]], most: in
                           | ConnectionLostError) for error in failed)  # fmt: skip
     done = [ticket for ticket in peer.harness.completed if ticket in tickets]
     assert len(done) == len(set(map(id, done))) == len(tickets)
+
+
+ANSWERS: list[tuple[bytes, bytes | None]] = [
+    (ACK % 7, None),
+    (ACK % 8, None),
+    (b'{"stream":"T", "seq":9,"duplicate": true}', None),
+    (b'{"stream":"S","domain":"hub","seq":1}', None),
+    (json.dumps(REFUSED).encode(), None),
+    (ACK % 1 + b"\n" + ACK % 2, None),
+    (b"", None),
+    (b"{", None),
+    (b"", NO_RESPONDERS),
+]
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20), st.sampled_from(ANSWERS)), max_size=40),
+)
+def test_answers_in_one_read_are_those_one_by_one(
+    published: list[tuple[bool, int]], answers: list[tuple[int, int, tuple[bytes, bytes | None]]]
+) -> None:
+    """Of two publishers, in any order, and with some to nobody."""
+    outcomes = []
+    for at_once in (True, False):
+        harness = Harness()
+        peers = [Peer(harness, inbox=f"_INBOX.{name}") for name in "ab"]
+        tickets = []
+        for with_tickets, count in published:
+            for peer in peers:
+                if with_tickets:
+                    tickets += [peer.publisher.publish("s.a", b"12", now=peer.now) for _ in range(count)]
+                else:
+                    peer.many(count)
+        waits = [wait for peer in peers for wait in (peer.publisher.answered(), peer.publisher.ready())]
+        harness.sent()
+        texts = [
+            encode_msg(
+                b"_INBOX.%b.%d-" % (b"ab"[which : which + 1], number), b"%d" % (which + 1), None, header, payload
+            )
+            for which, number, (payload, header) in answers
+        ]
+        for text in [b"".join(texts)] if at_once else texts:
+            harness.feed(text)
+        outcomes.append(
+            (
+                [(type(ticket.error), ticket.done and ticket.error is None and ticket.result()) for ticket in tickets],
+                [tickets.index(ticket) for ticket in harness.completed if ticket in tickets],
+                [wait.done for wait in waits],
+                [
+                    (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending, peer.publisher.pending_bytes)
+                    for peer in peers
+                ],
+                [[(message, type(error)) for message, error in peer.publisher.take_failures()] for peer in peers],
+                harness.events(),
+                harness.session.stats["in_msgs"],
+            )
+        )
+    assert outcomes[0] == outcomes[1]
+
+
+def test_answers_of_all_kinds_in_one_read() -> None:
+    peer = Peer()
+    ready_to_go = peer.publisher.publish("s.a", b"x", now=peer.now)
+    peer.many(9)
+    answered = peer.publisher.answered()
+    peer.look()
+    answers = [(1, ACK % 1), (2, ACK % 2), (99, ACK % 3), (3, json.dumps(REFUSED).encode()), (4, ACK % 4), (4, ACK % 4)]
+    answers += [(number, ACK % number) for number in range(5, 11)]
+
+    def read(answers: list[tuple[int, bytes]]) -> bytes:
+        return b"".join(encode_msg(b"_INBOX.p.%d-" % number, b"1", None, None, text) for number, text in answers)
+
+    peer.harness.feed(read(answers))
+    assert ready_to_go.result() == PubAck("S", 1)
+    assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending) == (9, 1, 0)
+    assert answered.done
+    assert [event.subject for event in peer.harness.events() if isinstance(event, UnexpectedMessage)] == [
+        "_INBOX.p.99-",
+        "_INBOX.p.4-",
+    ]
+    peer.many(10)
+    answers = [(number, ACK % number + (b"\n" if number == 15 else b"")) for number in range(11, 21)]
+    peer.harness.feed(read(answers))
+    assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending) == (19, 1, 0)
+
+
+def test_acknowledgements_of_several_publishers_in_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness()
+    peers = [Peer(harness, inbox=f"_INBOX.{name}") for name in "ab"]
+    tickets = [peer.publisher.publish("s.a", b"x", now=peer.now) for peer in peers for _ in range(20)]
+    for peer in peers:
+        peer.many(20)
+    harness.sent()
+    monkeypatch.setattr(PipelinedPublisher, "receive", None)  # nothing comes by itself
+    harness.feed(
+        b"".join(
+            encode_msg(
+                b"_INBOX.%b.%d-" % (b"ab"[which : which + 1], number), b"%d" % (which + 1), None, None, ACK % number
+            )
+            for which in (0, 1)
+            for number in range(1, 41)
+        )
+    )
+    assert [(peer.publisher.acked, peer.publisher.pending, peer.publisher.pending_bytes) for peer in peers] == [
+        (40, 0, 0)
+    ] * 2
+    assert [ticket.result().seq for ticket in tickets] == [*range(1, 21)] * 2
 
 
 @given(

@@ -47,6 +47,53 @@ def test_a_slow_reader_loses_messages_and_is_told() -> None:
     assert harness.events() == [SlowConsumer("a", 4)]
 
 
+@given(
+    st.lists(st.sampled_from([b"", b"x", b"xyz"]), max_size=40),
+    st.sampled_from([5, 100]),
+    st.sampled_from([20, 1_000]),
+    st.sampled_from([None, 7, 100]),
+)
+def test_messages_in_one_read_are_those_one_by_one(
+    payloads: list[bytes], max_msgs: int, max_bytes: int, limit: int | None
+) -> None:
+    outcomes = []
+    for at_once in (True, False):
+        harness = Harness()
+        subscription = Subscription(harness.session, "a", pending_msgs_limit=max_msgs, pending_bytes_limit=max_bytes)
+        if limit is not None:
+            subscription.unsubscribe(limit)
+        readable = subscription.readable()
+        texts = [encode_msg(b"a", b"1", None, None, payload) for payload in payloads]
+        for text in [b"".join(texts)] if at_once else texts:
+            harness.feed(text)
+        state = (subscription.pending_msgs, subscription.pending_bytes, subscription.dropped, readable.done)
+        messages = subscription.pop_many(100)
+        ended = type(subscription.error)
+        outcomes.append((state, messages, ended, harness.events(), harness.session.stats["in_msgs"]))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_plain_messages_at_once_and_no_more_than_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a", pending_msgs_limit=60)
+    row = b"".join(encode_msg(b"a", b"1", None, None, b"%d" % n) for n in range(40))
+    with monkeypatch.context() as patch:
+        patch.setattr(Subscription, "receive", None)  # nothing comes by itself
+        harness.feed(row)
+    assert (subscription.pending_msgs, subscription.pending_bytes) == (40, 10 + 60)
+    harness.feed(row)  # some find no room
+    assert subscription.dropped == 20
+    assert harness.events() == [SlowConsumer("a", 1)]
+    assert subscription.pop_many(60)[59] == Msg(b"a", b"1", None, None, b"19")
+    subscription.unsubscribe(90)
+    harness.feed(row)
+    assert [message.payload for message in subscription.pop_many(60)] == [b"%d" % n for n in range(10)]
+    assert isinstance(subscription.error, ConnectionClosedError)
+    harness.feed(row)  # for nobody
+    assert subscription.pending_msgs == 0
+    assert harness.session.stats["in_msgs"] == 160
+
+
 def test_messages_at_once_and_no_more_than_were_asked_for() -> None:
     harness = Harness()
     subscription = Subscription(harness.session, "a")

@@ -20,7 +20,9 @@ from jsproto.grammar.acks import (
     encode_pub_ack,
     is_plain_ack,
     parse_flow,
+    parse_plain_acks,
     parse_pub_ack,
+    plain_runs,
 )
 from tests.grammar.recorded import messages
 
@@ -132,6 +134,58 @@ def test_a_plain_ack_is_known_without_reading_json() -> None:
     assert is_plain_ack(b'{"stream":"S", "seq":1,"duplicate": true}')
     for payload in (b'{"stream":"S","domain":"hub","seq":1}', b'{"error":{"code":400},"stream":"S","seq":0}', b""):
         assert not is_plain_ack(payload)
+
+
+answers = st.lists(
+    st.sampled_from(
+        [
+            b'{"stream":"S","seq":1}',
+            b'{"stream":"S", "seq":2,"duplicate": true}',
+            b'{"stream":"T x","seq":9999999999999999999}',
+            b'{"stream":"S","seq":01}',
+            b'{"stream":"S","domain":"hub","seq":1}',
+            b"",
+            b"\n",
+            b'{"stream":"S","seq":1}\n',
+            b'{"stream":"S","seq":1}\n{"stream":"S","seq":2}',
+            b'{"stream":"S\n","seq":1}',
+        ]
+    ),
+    max_size=9,
+)
+
+
+@given(answers)
+def test_many_plain_acks_are_those_one_by_one(payloads: list[bytes]) -> None:
+    start, runs = 0, [*plain_runs(payloads)]
+    for is_plain, stop in runs:
+        assert start < stop
+        if is_plain:
+            assert parse_plain_acks(payloads[start:stop]) == [*map(parse_pub_ack, payloads[start:stop])]
+            assert all(map(is_plain_ack, payloads[start:stop]))
+        else:
+            assert stop == start + 1
+            assert not is_plain_ack(payloads[start]) or any(b"\n" in payload for payload in payloads)
+        start = stop
+    assert start == len(payloads)
+
+
+def test_plain_acks_are_found_between_others() -> None:
+    plain, other = b'{"stream":"S","seq":1}', b'{"error":{"code":503}}'
+    assert [*plain_runs([plain, plain, other, other, plain])] == [(True, 2), (False, 3), (False, 4), (True, 5)]
+    assert [*plain_runs([plain, other])] == [(True, 1), (False, 2)]
+    assert [*plain_runs([])] == []
+
+
+def test_an_answer_with_a_line_feed_does_not_pass_for_two() -> None:
+    plain = b'{"stream":"S","seq":1}'
+    for payloads in (
+        [plain + b"\n" + plain, b""],
+        [plain + b"\n" + plain],
+        [b"", plain + b"\n" + plain],
+        [plain, b"\n"],
+    ):
+        assert [*plain_runs(payloads)] == [(False, place) for place in range(1, len(payloads) + 1)]
 
 
 def test_unknown_fields_and_nulls_are_nothing() -> None:

@@ -11,7 +11,22 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from jsproto.wire.bulk_decoder import BulkDecoder
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
-from jsproto.wire.frames import Connect, DeliveryRun, Err, Frame, Info, Msg, MsgRun, Ok, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.frames import (
+    Connect,
+    DeliveryRun,
+    Err,
+    Frame,
+    Info,
+    Msg,
+    MsgRun,
+    Ok,
+    Ping,
+    PlainRun,
+    Pong,
+    Pub,
+    Sub,
+    Unsub,
+)
 
 # One argument: any bytes but the separators. NUL, VT, FF and bytes that are not UTF-8 do arrive through real
 # servers.
@@ -79,6 +94,11 @@ def delivered(number: int, payload: bytes = b"ok", sid: bytes = b"1") -> bytes:
     return b"MSG s.%d %b $JS.ACK.S.C.1.%d.%d.1.0 %d\r\n%b\r\n" % (number, sid, number, number, len(payload), payload)
 
 
+def plain(number: int, payload: bytes = b"ok", sid: bytes = b"1") -> bytes:
+    """A message without reply and header."""
+    return b"MSG s.%d %b %d\r\n%b\r\n" % (number, sid, len(payload), payload)
+
+
 def decode(role: Role, pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
     """What pieces come to: the frames, the error, and how many bytes are kept."""
     decoder = Decoder(role)
@@ -115,9 +135,8 @@ def decoder_of_runs(with_fields: Container[bytes] = Everything()) -> Decoder:
 
 def messages(frames: list[Frame]) -> list[Frame]:
     """The frames, with each run as its messages."""
-    return [
-        each for frame in frames for each in (frame.messages() if isinstance(frame, MsgRun | DeliveryRun) else [frame])
-    ]
+    runs = MsgRun | DeliveryRun | PlainRun
+    return [each for frame in frames for each in (frame.messages() if isinstance(frame, runs) else [frame])]
 
 
 def one_by_one(data: bytes) -> list[bytes]:

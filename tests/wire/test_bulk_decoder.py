@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jsproto.wire.bulk_decoder import _CONSUMER_RUN
+from jsproto.wire.bulk_decoder import _CONSUMER_RUN, _PLAIN_RUN
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode
-from jsproto.wire.frames import DeliveryRun, Msg, RawMsg
-from tests.wire.generated import decode, decode_runs, decoder_of_runs, delivered, messages
+from jsproto.wire.frames import DeliveryRun, Msg, PlainRun, RawMsg
+from tests.wire.generated import decode, decode_runs, decoder_of_runs, delivered, messages, plain
 
 
 def test_the_control_lines_of_a_row_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +98,63 @@ def test_two_messages_decide_whether_more_are_searched(monkeypatch: pytest.Monke
     assert [len(frame.raws) for frame in frames if isinstance(frame, DeliveryRun)] == [2, 9]
 
 
+def test_messages_without_reply_and_header_come_at_once(general: list[int]) -> None:
+    sent = b"".join(plain(number) for number in range(20))
+    (run,) = decoder_of_runs().feed(sent)
+    assert run == PlainRun(b"1", [b"s.%d" % number for number in range(20)], [b"ok"] * 20)
+    assert isinstance(run, PlainRun)
+    assert encode(run) == sent
+    assert run.messages()[7] == run.message(7) == Msg(b"s.7", b"1", None, None, b"ok")
+    assert general == []
+    assert decoder_of_runs().feed(sent[:-3]) == [PlainRun(b"1", run.subjects[:-1], run.payloads[:-1])]
+
+
+def test_two_messages_decide_whether_plain_ones_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    class Pattern:
+        def split(self, data: bytes) -> list[bytes | None]:
+            searched.append(len(data))
+            return _PLAIN_RUN.split(data)
+
+    monkeypatch.setattr("jsproto.wire.bulk_decoder._PLAIN_RUN", Pattern())
+    small, large = plain(1), plain(2, b"x" * 1025)
+    with_header, empty, other = b"HMSG a 1 1 2\r\nhx\r\n", b"MSG a 1  0\r\n\r\n", b"MSG a 1 r 0\r\n\r\n"
+    for first in (small + large, large, small + with_header, with_header, small + empty, empty, small + other, other):
+        assert messages(decoder_of_runs().feed(first + small * 9)) == Decoder("client").feed(first + small * 9)
+        assert searched == []
+    assert len(decoder_of_runs().feed(small + plain(2, sid=b"2") + small * 9)) == 3
+    assert len(searched) == 1
+
+
+def test_each_subscription_gets_its_own_plain_messages(general: list[int]) -> None:
+    sids = [b"1"] * 9 + [b"2"] + [b"3"] * 2 + [b"1"] * 2
+    sent = b"".join(plain(number, sid=sid) for number, sid in enumerate(sids))
+    frames = decoder_of_runs().feed(sent)
+    assert [type(frame) for frame in frames] == [PlainRun, Msg, PlainRun, PlainRun]
+    assert messages(frames) == Decoder("client").feed(sent)
+    assert general == []
+
+
+def test_a_message_that_is_different_interrupts_plain_ones(general: list[int]) -> None:
+    run = b"".join(plain(number) for number in range(9))
+    for frame in (plain(9, b"\r\n"), plain(9, b"x" * 1025), b"PING\r\n", delivered(1), b"HMSG a 1 1 1\r\nh\r\n"):
+        frames = decoder_of_runs().feed(run + frame + run)
+        assert [type(frame) for frame in frames] == [PlainRun, type(frames[1]), PlainRun]
+        assert messages(frames) == Decoder("client").feed(run + frame + run)
+    few = b"".join(plain(number) for number in range(4))  # what follows is read message by message
+    frames = decoder_of_runs().feed(few + plain(5, b"\r\n") + run)
+    assert [type(frame) for frame in frames] == [PlainRun, *[Msg] * 10]
+
+
+def test_runs_of_each_kind_follow_each_other() -> None:
+    sent = b"".join(make(number) for make in (delivered, plain, delivered, plain) for number in range(20))
+    frames = decoder_of_runs().feed(sent)
+    assert messages(frames) == Decoder("client").feed(sent)
+    # The message that ends a run is read by itself.
+    assert [type(frame) for frame in frames] == [DeliveryRun, Msg, PlainRun, Msg, DeliveryRun, Msg, PlainRun]
+
+
 def test_headers_come_along(general: list[int]) -> None:
     header = b"NATS/1.0\r\nA: b\r\n\r\n"
     line = b"HMSG s.a 1 $JS.ACK.x %d %d\r\n"
@@ -151,6 +208,16 @@ def all_equal(count: int, header: bytes = b"", payload: bytes = b"ok") -> list[b
     return [b"%b s.a 12 %b %b\r\n%b%b\r\n" % (verb, reply, sizes, header, payload) for reply in replies]
 
 
+@pytest.mark.parametrize("number", [0, 1, 15, 28, 29])
+@pytest.mark.parametrize("byte", [b" ", b"\t", b"\r", b"\n", b"0", b"9", b"X"])
+def test_wherever_one_byte_of_a_plain_message_differs_it_is_read_as_it_is(number: int, byte: bytes) -> None:
+    sent = [plain(number) for number in range(1_000, 1_030)]
+    for place in range(len(sent[number])):
+        changed = sent[number][:place] + byte + sent[number][place + 1 :]
+        data = b"".join([*sent[:number], changed, *sent[number + 1 :]])
+        assert decode_runs([data]) == decode("client", [data])
+
+
 HEADER_BLOCKS = pytest.mark.parametrize("header", [b"", b"NATS/1.0\r\nA: b\r\n\r\n"], ids=["plain", "headers"])
 
 
@@ -186,6 +253,24 @@ def test_payloads_that_look_like_messages_are_not_searched_again_and_again(monke
     data = (b"".join(delivered(number) for number in range(9)) + lure) * 50
     frames = decoder_of_runs().feed(data)
     assert len(frames) == 500
+    assert searched == len(data)
+
+
+def test_plain_payloads_that_look_like_messages_are_not_searched_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched = 0
+
+    class Pattern:
+        def split(self, data: bytes) -> list[bytes | None]:
+            nonlocal searched
+            searched += len(data)
+            return _PLAIN_RUN.split(data)
+
+    monkeypatch.setattr("jsproto.wire.bulk_decoder._PLAIN_RUN", Pattern())
+    lure = plain(9, b"\r\n" + plain(9, b"")[:-2])
+    data = (b"".join(plain(number) for number in range(9)) + lure) * 50
+    assert len(decoder_of_runs().feed(data)) == 500
     assert searched == len(data)
 
 

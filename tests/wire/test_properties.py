@@ -123,12 +123,44 @@ def test_what_consumers_deliver_is_read_as_it_is_byte_by_byte(sent: bytes, data:
     assert decode_runs(data.draw(cut(sent))) == whole
 
 
+@st.composite
+def acknowledgements(draw: st.DrawFn) -> bytes:
+    """Messages without reply and header, for some subscriptions, and what is nearly one."""
+    strange = (
+        st.sampled_from([b"HMSG", b"msg", b"MSG ", b"PING\r\nMSG", b"MSG a\r\nMSG", b"+OK\nMSG", b"MSG a 1"]),
+        st.sampled_from([b"a b", b"a\tb", b"a\nb", b"a\rb", b"\t", b"", b"x" * 513, b"\xff", b"a 1 2\r\nok\r\nMSG a"]),
+        st.sampled_from([b"1 ", b"1\t", b"", b"\r\n", b"1 r", b"1 $JS.ACK.x", b"x" * 513]),
+        st.sampled_from([b"02", b"+2", b"2 ", b"", b"1", b"3", b"1 2", b"0 2", b"9999999999"]),
+        st.sampled_from([b"\n", b"\r", b"\r\n\r\n"]),
+        st.sampled_from([b"\n\n", b"\r\n", b"okay", b"o", b"", b"x" * 1025]),
+        st.sampled_from([b"\n", b"", b"\r", b"x\r\n", b"\r\nPING\r\n", b"\r\nMSG a 1  0\r\n\r\n"]),
+    )
+    payloads = st.sampled_from([b"ok", b"", b"\n", b"MSG a 1 0\r\n", b"\r\nMSG a 1 0\r\n", b"\r\n", b"x" * 1024])
+    messages = []
+    for number in range(draw(st.integers(1, 14))):
+        payload = draw(payloads)
+        sid = draw(st.sampled_from([b"1", b"1", b"1", b"2"]))
+        messages.append([b"MSG", b"a.%d" % number, sid, b"%d" % len(payload), b"\r\n", payload, b"\r\n"])
+    for _ in range(draw(st.integers(0, 2))):
+        part = draw(st.integers(0, 6))
+        draw(st.sampled_from(messages))[part] = draw(strange[part])
+    return b"".join(b" ".join(message[:4]) + b"".join(message[4:]) for message in messages)
+
+
+@given(acknowledgements(), st.data())
+def test_messages_without_reply_and_header_are_read_as_they_are_byte_by_byte(sent: bytes, data: st.DataObject) -> None:
+    whole = decode("client", [sent])
+    assert decode("client", one_by_one(sent)) == whole
+    assert decode_runs([sent]) == whole
+    assert decode_runs(data.draw(cut(sent))) == whole
+
+
 some_rows = st.lists(rows, max_size=4).map(lambda found: b"".join(encode(frame) for row in found for frame in row))
 
 
 @given(roles, st.data())
 def test_it_makes_no_difference_how_a_frame_that_was_begun_is_finished(role: Role, data: st.DataObject) -> None:
-    sent = data.draw(st.one_of(deliveries(), fragments, damaged(role), some_rows))
+    sent = data.draw(st.one_of(deliveries(), acknowledgements(), fragments, damaged(role), some_rows))
     whole = decode(role, [sent])
     with patch.multiple("jsproto.wire.decoder", _PIECE=data.draw(st.sampled_from([3, 20])), _MUCH=30):
         assert decode(role, data.draw(cut(sent))) == whole
@@ -136,7 +168,10 @@ def test_it_makes_no_difference_how_a_frame_that_was_begun_is_finished(role: Rol
             assert decode_runs(data.draw(cut(sent))) == whole
 
 
-@given(st.one_of(st.binary(max_size=60), fragments, damaged("client"), deliveries(), pages(), some_rows), st.data())
+in_any_order = st.lists(st.one_of(deliveries(), acknowledgements(), some_rows), max_size=4).map(b"".join)
+
+
+@given(st.one_of(st.binary(max_size=60), fragments, damaged("client"), in_any_order, pages()), st.data())
 def test_in_bulk_the_messages_are_those_of_the_general_reader(sent: bytes, data: st.DataObject) -> None:
     """For any bytes and any cut, with runs and without."""
     whole = decode_generally([sent])

@@ -62,7 +62,7 @@ from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.encoder import encode_sub, encode_unsub
-from jsproto.wire.frames import DeliveryRun, Msg, MsgRun
+from jsproto.wire.frames import DeliveryRun, Msg, MsgRun, PlainRun
 
 T = TypeVar("T")
 
@@ -210,6 +210,9 @@ class Session(BulkOutbox):
             elif type(frame) is MsgRun and is_open:
                 count += len(frame.payloads)
                 self._receive_run(frame, now)
+            elif type(frame) is PlainRun and is_open:
+                count += len(frame.payloads)
+                self._receive_plain(frame, now)
             else:
                 link.receive(frame, now)
                 is_open = link.is_open
@@ -654,6 +657,15 @@ class Session(BulkOutbox):
                 conversation.receive(message, now)
                 if row.sid not in self._routes:  # it has unsubscribed
                     break
+
+    def _receive_plain(self, run: PlainRun, now: float) -> None:
+        conversation = self._routes.get(run.sid)
+        if conversation is None:
+            return
+        for place in range(conversation.receive_plain(run, now), len(run.payloads)):
+            if run.sid not in self._routes:  # it has unsubscribed
+                break
+            conversation.receive(run.message(place), now)
 
     def _after_link(self, link: Link, now: float) -> None:
         """Take over what the link found out."""

@@ -19,7 +19,7 @@ from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationErr
 from jsproto.events import SlowConsumer
 from jsproto.outbox import Conversation
 from jsproto.ticket import Readable, Ticket
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, PlainRun
 
 if TYPE_CHECKING:
     from jsproto.client.connection.session import Session
@@ -114,6 +114,18 @@ class Subscription(Drainable):
         if self._received == self._limit:
             self._session.forget(self._sid)
             self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
+
+    def receive_plain(self, run: PlainRun, now: float) -> int:
+        """Many messages: all of them, where none is dropped and none is the last one."""
+        count, size = len(run.payloads), sum(map(len, run.payloads))
+        is_full = len(self._buffer) + count > self._max_msgs or self.pending_bytes + size > self._max_bytes
+        if is_full or self._limit is not None:
+            return 0
+        self._received += count
+        self._buffer.extend(run.messages())
+        self.pending_bytes += size
+        self._readable.notify()
+        return count
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The server refused the subscription. A message that was refused is not this conversation's."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import compress, repeat
 from math import inf
 from typing import Final, NoReturn, TypeAlias
 
@@ -41,13 +42,13 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import UnexpectedMessage
-from jsproto.grammar.acks import PubAck, is_plain_ack, parse_pub_ack
+from jsproto.grammar.acks import PubAck, is_plain_ack, parse_plain_acks, parse_pub_ack, plain_runs
 from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.ticket import Readable, Ticket
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, PlainRun
 
 DEFAULT_MAX_PENDING: Final = 4_000
 DEFAULT_MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
@@ -293,7 +294,7 @@ class PipelinedPublisher(Conversation):
         """A message on the publisher's inbox."""
         sent = self._open.pop(message.subject, None)
         if sent is None:
-            self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no publish waits for it"))
+            self._report_unexpected(message.subject)
             return
         self._bytes -= len(sent[1])
         if len(sent) < 4 and is_plain_ack(message.payload):
@@ -305,6 +306,19 @@ class PipelinedPublisher(Conversation):
             self._resolve(sent, answer)
         if self._ready.pending is not None or self._answered.pending is not None:
             self._tell()
+
+    def receive_plain(self, run: PlainRun, now: float) -> int:
+        """Many messages on the publisher's inbox."""
+        start = 0
+        for is_plain, stop in plain_runs(run.payloads):
+            if is_plain:
+                self._acknowledge(run.subjects[start:stop], run.payloads[start:stop])
+            else:
+                self.receive(run.message(start), now)
+            start = stop
+        if self._ready.pending is not None or self._answered.pending is not None:
+            self._tell()
+        return start
 
     def handle_timeout(self, now: float) -> None:
         """Give up what was sent too long ago, and send again what no stream took."""
@@ -443,6 +457,26 @@ class PipelinedPublisher(Conversation):
             if len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
                 self._failures.append((sent, answer))
                 self._failures_bytes += len(sent[1])
+
+    def _acknowledge(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
+        """``receive`` for plain acknowledgements, all at once. Pays: ``async-publish``."""
+        found = [*map(self._open.pop, replies, repeat(None))]
+        if not all(found):
+            for reply, sent in zip(replies, found, strict=True):
+                if sent is None:
+                    self._report_unexpected(reply)
+            payloads = [*compress(payloads, found)]
+        answered = [sent for sent in found if sent is not None]
+        self.acked += len(answered)
+        self._bytes -= sum([len(sent[1]) for sent in answered])
+        if max(map(len, answered), default=0) > 3:
+            for sent, ack in zip(answered, parse_plain_acks(payloads), strict=True):
+                if len(sent) > 3:
+                    sent[3].succeed(ack)
+                    self._outbox.completed(sent[3])
+
+    def _report_unexpected(self, reply: bytes) -> None:
+        self._outbox.emit(UnexpectedMessage(reply.decode("utf-8", "replace"), "no publish waits for it"))
 
     def _tell(self) -> None:
         """Complete what waits for room, or for the last answer."""
