@@ -237,18 +237,19 @@ def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) 
 
 
 def encode_values(values: Sequence[str]) -> list[bytes]:
-    """Many values as bytes. There must be some, and all plain ``str``.
+    """Many values as bytes, one or more. They are checked, and encoded, as one text of lines.
 
-    They are checked, and encoded, as one text of lines. BadHeaderError when one of them could not be sent.
+    BadHeaderError when one of them could not be sent, TypeError when one is no str.
     """
     text = "\n".join(values)
-    is_good = text.count("\n") == len(values) - 1 and "\r" not in text and "\0" not in text
+    is_good = "\r" not in text and "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)
     if is_good and (" " in text or "\t" in text):
         lines = f"\n{text}\n"
         is_good = not any(blank in lines for blank in _OUTER_BLANKS)
-    if not is_good or not (text.isascii() or _SURROGATE.search(text) is None):
+    encoded = text.encode("utf-8", "surrogateescape").split(b"\n") if is_good else []
+    if len(encoded) != len(values):
         raise BadHeaderError("one of many values contains what a header cannot, or begins or ends with a blank")
-    return text.encode("utf-8", "surrogateescape").split(b"\n")
+    return encoded
 
 
 def _first_line(code: int, description: str) -> str:

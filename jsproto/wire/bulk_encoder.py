@@ -159,7 +159,8 @@ def _header_ends(
         return (before, _ends(b"%d %%d\r\n" % size, size, sizes)), ()
     columns, lines, given = headers
     if given is None and all_equal(sizes):
-        ends = {more: b"%d %d\r\n" % (size + more, size + more + sizes[0]) for more in {*lines}}
+        each = lines[:1] if all_equal(lines) else lines
+        ends = {more: b"%d %d\r\n" % (size + more, size + more + sizes[0]) for more in {*each}}
         return (before, ends[lines[0]] if len(ends) == 1 else [*map(ends.__getitem__, lines)]), columns
     blocks = [size + more for more in lines]
     first = _ends(b"%d ", 0, blocks)

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from operator import add
-from typing import Any, Final, cast
+from operator import add, itemgetter
+from typing import cast
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, Headers, HeadersLike, encode_headers, encode_values
-from jsproto.wire.bulk_encoder import Column, HeaderLines, all_equal
-
-_ONLY_STR: Final = frozenset({str})
+from jsproto.wire.bulk_encoder import Column, HeaderLines
 
 
 def header_lines(headers: Sequence[HeadersLike | None], reserved: str) -> HeaderLines | None:
@@ -53,53 +51,59 @@ def lines_of_columns(headers: Mapping[str, str | Sequence[str]], count: int, res
 
     None: they are to be looked at one by one. Raises: as ``header_lines``.
     """
-    if not _ONLY_STR.issuperset(map(type, headers)):
-        return None
     return _by_names([*headers], [*headers.values()], count, reserved)
 
 
 def _same_names(headers: Sequence[HeadersLike | None], count: int, reserved: str) -> HeaderLines | None:
     """The lines of messages that all have the same names. None: they have not, or not in this way."""
     kinds = {*map(type, headers)}
+    dicts = cast("Sequence[dict[str, str]]", headers)
+    pairs: list[tuple[str, str]] = []
     if kinds == {dict}:
-        dicts = cast("Sequence[dict[Any, Any]]", headers)
-        names, values = [*chain.from_iterable(dicts)], [*chain.from_iterable(map(dict.values, dicts))]
+        names = [*chain.from_iterable(dicts)]
     elif kinds == {Headers}:
-        pairs = map(Headers.items, cast("Sequence[Headers]", headers))
-        fields = [*chain.from_iterable(chain.from_iterable(pairs))]
-        names, values = fields[::2], fields[1::2]
+        pairs += chain.from_iterable(map(Headers.items, cast("Sequence[Headers]", headers)))
+        names = [name for name, _ in pairs]
     else:
         return None
     width = len(names) // count
     first = names[:width]
-    lengths = {*map(len, cast("Sequence[dict[Any, Any]]", headers))}
-    if lengths != {width} or not _ONLY_STR.issuperset(map(type, names)) or names != first * count:
+    try:
+        # Of texts, not of lists: what they are, whatever a str subclass says that it is equal to.
+        if {*map(len, dicts)} != {width} or "\n".join(names) != "\n".join(first * count):
+            return None
+        if pairs:
+            values = [[value for _, value in pairs[place::width]] for place in range(width)]
+        else:
+            values = [[*map(itemgetter(name), dicts)] for name in first]
+    except (TypeError, KeyError):  # no texts, or strange ones
         return None
-    return _by_names(first, [values[place::width] for place in range(width)], count, reserved)
+    return _by_names(first, values, count, reserved)
 
 
 def _by_names(
     names: Sequence[str], values: Iterable[str | Sequence[str]], count: int, reserved: str
 ) -> HeaderLines | None:
-    """The lines of messages that have the headers ``names``. None: a value is no plain text."""
+    """The lines of messages that have the headers ``names``. None: a value is no text."""
     columns: list[Column] = []
     varying: list[list[int]] = []
     constant = b""
     size = 0
     for name, column in zip(names, values, strict=True):
-        each = (column,) if isinstance(column, str) else column
-        if not _ONLY_STR.issuperset(map(type, each)):
+        try:
+            constant += _lines({name: ""}, reserved)[: -len(LINE_END)]
+            if isinstance(column, str):
+                constant += encode_values((column,))[0]
+            elif column[0] is column[-1] and "\n".join(column) == "\n".join([column[0]] * count):
+                constant += encode_values(column[:1])[0]
+            else:
+                encoded = encode_values(column)
+                columns += (constant, encoded)
+                varying.append([*map(len, encoded)])
+                size += len(constant)
+                constant = b""
+        except TypeError:
             return None
-        is_same = all_equal(each)
-        encoded = encode_values(each[:1] if is_same else each)
-        constant += _lines({name: ""}, reserved)[: -len(LINE_END)]
-        if is_same:
-            constant += encoded[0]
-        else:
-            columns += (constant, encoded)
-            varying.append([*map(len, encoded)])
-            size += len(constant)
-            constant = b""
         constant += LINE_END
     sizes = [size + len(constant)] * count
     for lengths in varying:

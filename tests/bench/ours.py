@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import CALLBACKS, FETCH, FLOW, MAX_ACK_PENDING, WINDOW, Run, Runner, Task, batches
+from tests.bench.task import CALLBACKS, FETCH, FLOW, MAX_ACK_PENDING, TRACES, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto.client.consume.message import ConsumerMsg
@@ -40,7 +41,8 @@ def sync_fast_ingest_headers(task: Task) -> None:
         js = nc.jetstream()
         for run in task.runs():
             with js.fast_publisher(flow=FLOW) as batch:
-                batch.publish_many((run.subject, run.payload, {"Trace": f"{at:032}"}) for at in range(run.count))
+                traces = islice(cycle(TRACES), run.count)
+                batch.publish_many((run.subject, run.payload, {"Trace": trace}) for trace in traces)
                 batch.commit()
 
 

@@ -33,6 +33,16 @@ class Text(str):
         return "other"
 
 
+class Odd(str):
+    """A str that is equal to nothing."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+
 good_values = st.sampled_from(
     ["", "1", "22", "a b", "ä", "\udc80", "\U0001f600", "%d", "a:b", "\x0b", "\x85", "\u2028"]
 )
@@ -95,6 +105,14 @@ def rows_of(headers: Sequence[Any], payloads: Sequence[bytes]) -> list[tuple[Any
 @example([{"A": "1"}] * 2 + [{"A": "1", "B": "2"}], 1, 0, False)
 @example([Headers([("A", "1")]), Headers([("A", "1"), ("A", "2")])], 1, 0, False)
 @example([{"A": Text("v")}, {"A": "w"}, {"A": Text("v")}], 1, 0, True)
+@example([{Odd("A"): "1"}, {"A": "2"}], 1, 0, False)
+@example([{1: "1"}, {1: "2"}], 1, 0, False)
+@example([{"A": "1"}, {"A": "2 "}], 1, 0, False)
+@example([{"A": "1"}, {"A": ["2", "3"]}], 1, 0, False)
+@example([{"A": "1"}, {"A": "\ud800"}], 1, 0, True)
+@example([Headers({"A": "1", "B": "2"}), Headers({"A": "1", "B": "3"})], 998, 2, False)
+@example([{"A": "x" * 1_030}] * 2, 1, 0, False)
+@example([{"A": "x" * 1_000}] * 2 + [None], 1, 2, False)
 @example([{"A": "1", "B": "2"}, {"B": "2", "A": "1"}], 1, 0, False)
 @example([{}, None, {"A": "1"}, {}], 1, 0, False)
 def test_runs_with_headers_are_queued_as_publish_would(

@@ -129,8 +129,7 @@ def _columns(messages: Sequence[Any]) -> tuple[Sequence[str], Sequence[bytes], A
     except ValueError:  # some have headers
         if {*map(len, messages)} != _ONLY_THREE:
             messages = [message if len(message) == 3 else (*message, None) for message in messages]
-        subjects, payloads, headers = zip(*messages, strict=True)
-        return subjects, payloads, headers
+    return [each for each, _, _ in messages], [each for _, each, _ in messages], [each for _, _, each in messages]
 
 
 def _lines(messages: Sequence[Any], headers: Any, count: int, reserved: str) -> HeaderLines | None:
