@@ -212,6 +212,11 @@ class BulkOutbox(Outbox):
         """
         self.unsubscribe(sid)
 
+    def completed_many(self, tickets: Sequence[Ticket[Any]]) -> None:
+        """``completed`` for each of ``tickets``."""
+        for ticket in tickets:
+            self.completed(ticket)
+
     def want_fields(self, sid: int) -> None:
         """From now on the runs of subscription ``sid`` should come with ``MsgRun.fields``. It need not be so."""
 

@@ -111,12 +111,16 @@ def test_around_a_plain_outbox_bulk_is_one_by_one() -> None:
     outbox.publish_to_pattern("a", b"x", b"r")
     outbox.unsubscribe_later(7)
     outbox.end_interest(8)
+    tickets = [Ticket[int](), Ticket[int]()]
+    outbox.completed_many(tickets)
     assert plain.calls == [
         ("publish", "$JS.ACK.a", b"+ACK", None, None),
         ("publish", "$JS.ACK.\udcff", b"+ACK", None, None),
         ("publish", "a", b"x", b"r", None),
         ("unsubscribe", 7, None),
         ("unsubscribe", 8, None),
+        ("completed", tickets[0]),
+        ("completed", tickets[1]),
     ]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamWrongLastSequenceError
+from jsproto.client.connection.script_runner import Script
 from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.errors import (
@@ -550,6 +551,21 @@ def test_answers_of_all_kinds_in_one_read() -> None:
     answers = [(number, ACK % number + (b"\n" if number == 15 else b"")) for number in range(11, 21)]
     peer.harness.feed(read(answers))
     assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending) == (19, 1, 0)
+
+
+def test_scripts_go_on_when_their_answers_come_in_one_read() -> None:
+    peer = Peer()
+    tickets = [peer.publisher.publish("s.a", b"x", now=peer.now) for _ in range(12)]
+
+    def script() -> Script[list[int]]:
+        first = yield tickets[3]
+        last = yield tickets[11]
+        return [first.seq, last.seq]
+
+    outcome = peer.harness.session.run(script())
+    peer.look()
+    peer.harness.feed(b"".join(encode_msg(b"_INBOX.p.%d-" % n, b"1", None, None, ACK % n) for n in range(1, 13)))
+    assert outcome.result() == [4, 12]
 
 
 def test_acknowledgements_of_several_publishers_in_one_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -623,6 +623,13 @@ class Session(BulkOutbox):
         if self._scripts.waiting:
             self._scripts.go_on(ticket)
 
+    def completed_many(self, tickets: Sequence[Ticket[Any]]) -> None:
+        """``completed`` for each of ``tickets``."""
+        self._completed += tickets
+        if self._scripts.waiting:
+            for ticket in tickets:
+                self._scripts.go_on(ticket)
+
     def emit(self, event: Event) -> None:
         """Add ``event`` to ``events()``."""
         self._events.append(event)

@@ -44,6 +44,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck, is_plain_ack, parse_plain_acks, parse_pub_ack, plain_runs
 from jsproto.grammar.batch import encode_unbatched
+from jsproto.grammar.consecutive import by_thousands
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox, bulk
@@ -83,7 +84,7 @@ class PipelinedPublisher(Conversation):
     """
 
     __slots__ = (
-        "_answered", "_bytes", "_draw_many", "_drawn", "_failures", "_failures_bytes", "_form", "_inbox", "_max_bytes",
+        "_answered", "_bytes", "_draw_many", "_drawn", "_failures", "_failures_bytes", "_inbox", "_max_bytes",
         "_max_open", "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_replies", "_retries", "_retry", "_sid",
         "_step_ends", "_steps", "_timeout", "acked", "error", "failed", "sequence", "unreported",
     )  # fmt: skip
@@ -129,7 +130,6 @@ class PipelinedPublisher(Conversation):
         self._inbox = inbox
         self._draw_many = draw_many
         self._prefix = f"{inbox}.".encode()
-        self._form = (self._prefix.replace(b"%", b"%%") + b"%d-%b").__mod__  # of a reply subject: number and text
         self._replies: list[bytes] = []  # drawn and not used yet, the next one last
         self._drawn = 0  # the number of the last one that was drawn
         self._sid: int | None = None
@@ -245,11 +245,14 @@ class PipelinedPublisher(Conversation):
         size, most = self._bytes, self._max_bytes
         self._draw(len(run))
         replies = self._replies[: -1 - len(run) : -1]
+        total = _total(run)
         try:
-            taken = self._outbox.publish_replied(self._within(run), replies)
-            waiting.update(zip(replies[:taken], run[:taken], strict=True))
-            size += sum([len(message[1]) for message in run[:taken]])
-            sequence += taken
+            taken = 0
+            if total is not None and size + total <= most:
+                taken = self._outbox.publish_replied(run, replies)
+                waiting.update(zip(replies, run[:taken], strict=False))
+                size += total if taken == len(run) else sum([len(message[1]) for message in run[:taken]])
+                sequence += taken
             for reply, message in zip(replies[taken:], run[taken:], strict=True):
                 if size >= most:
                     break
@@ -271,14 +274,6 @@ class PipelinedPublisher(Conversation):
             if len(waiting) >= self._max_open or size >= most:
                 self._outbox.flush()
         return sequence - before
-
-    def _within(self, run: Sequence[Message]) -> Sequence[Message]:
-        """All of ``run`` if its payloads are within the limit together, else nothing."""
-        try:
-            total = sum([len(message[1]) for message in run])
-        except (TypeError, LookupError):  # one of them is no message
-            return ()
-        return run if self._bytes + total <= self._max_bytes else ()
 
     def close(self, now: float) -> None:
         """End it: what waits for an answer fails with ConnectionClosedError. No effect after the end."""
@@ -427,8 +422,13 @@ class PipelinedPublisher(Conversation):
         missing = count - len(self._replies)
         if missing > 0:
             missing = max(missing, min(self.sequence, _AHEAD))
-            numbers = range(self._drawn + missing, self._drawn, -1)
-            self._replies[:0] = map(self._form, zip(numbers, self._draw_many(missing), strict=True))
+            texts = self._draw_many(missing)
+            new: list[bytes] = []
+            for run, high, numbers in by_thousands(self._drawn + 1, missing):
+                words = zip(repeat(self._prefix + high), numbers, repeat(b"-"), texts[run], strict=False)
+                new += map(b"".join, words)
+            new.reverse()
+            self._replies[:0] = new
             self._drawn += missing
 
     def _open_inbox(self) -> None:
@@ -470,10 +470,12 @@ class PipelinedPublisher(Conversation):
         self.acked += len(answered)
         self._bytes -= sum([len(sent[1]) for sent in answered])
         if max(map(len, answered), default=0) > 3:
+            tickets = []
             for sent, ack in zip(answered, parse_plain_acks(payloads), strict=True):
                 if len(sent) > 3:
                     sent[3].succeed(ack)
-                    self._outbox.completed(sent[3])
+                    tickets.append(sent[3])
+            self._outbox.completed_many(tickets)
 
     def _report_unexpected(self, reply: bytes) -> None:
         self._outbox.emit(UnexpectedMessage(reply.decode("utf-8", "replace"), "no publish waits for it"))
@@ -503,6 +505,14 @@ class PipelinedPublisher(Conversation):
         self.error = error
         self._ready.fail(error)
         self._fail_all(error)
+
+
+def _total(messages: Sequence[Message]) -> int | None:
+    """Bytes of the payloads. None: one of them is no message."""
+    try:
+        return sum([len(message[1]) for message in messages])
+    except (TypeError, LookupError):
+        return None
 
 
 def _answer(message: Msg, subject: str) -> PubAck | Error:

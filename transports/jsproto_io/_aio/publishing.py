@@ -179,15 +179,25 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         """
         if options:
             headers = merged_headers(self._connection._session, subject, payload, headers, options)
-        verb = partial(self._publish_one, subject, payload, headers)
-        ticket = self._connection._call(verb, coalesce=True)
-        if ticket is None:
-            limit = seconds(wait_stall, "wait_stall")
-            until = None if limit is None else self._connection._now() + limit
-            while ticket is None:
-                await self._make_room(None if until is None else max(until - self._connection._now(), 0))
-                ticket = self._connection._call(verb, coalesce=True)
-        return PendingAck(ticket, self)
+        pending = self._publish_at_once(subject, payload, headers)
+        return pending or await self._publish_with_room(subject, payload, headers, wait_stall)
+
+    def _publish_at_once(self, subject: str, payload: bytes, headers: HeadersLike | None) -> PendingAck | None:
+        """Publish. None: there is no room."""
+        ticket = self._connection._call(partial(self._publish_one, subject, payload, headers), coalesce=True)
+        return None if ticket is None else PendingAck(ticket, self)
+
+    async def _publish_with_room(
+        self, subject: str, payload: bytes, headers: HeadersLike | None, wait_stall: Timeout | None
+    ) -> PendingAck:
+        """Publish as soon as there is room. TimeoutError when there is none within ``wait_stall``."""
+        limit = seconds(wait_stall, "wait_stall")
+        until = None if limit is None else self._connection._now() + limit
+        pending: PendingAck | None = None
+        while pending is None:
+            await self._make_room(None if until is None else max(until - self._connection._now(), 0))
+            pending = self._publish_at_once(subject, payload, headers)
+        return pending
 
     async def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.

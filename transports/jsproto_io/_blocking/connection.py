@@ -551,7 +551,10 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         Raises:
             TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
-        return self._pipelined.publish(subject, payload, headers=headers, wait_stall=wait_stall, **options)
+        if options:
+            headers = merged_headers(self._connection._session, subject, payload, headers, options)
+        pending = self._pipelined._publish_at_once(subject, payload, headers)
+        return pending or self._pipelined._publish_with_room(subject, payload, headers, wait_stall)
 
     def publish_async_pending(self) -> int:
         """How many messages of ``publish_async()`` are without an answer."""
