@@ -6,7 +6,6 @@ import gc
 import importlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
 from tests import servers
 from tests.effort import EFFORT, examples
+from tests.scheduling import Scheduling, rank
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
@@ -33,15 +32,6 @@ settings.load_profile("default")
 
 gc.disable()  # until all are collected: a third of that would be looking through what stays
 
-APART = ("tests/spark/test_sourcing.py",)
-"""Without a JVM: its tests wait most of the time."""
-TOGETHER = (
-    "tests/spark/",  # there is one JVM
-    "tests/test_architecture.py",  # they look at every file, which is read once
-    "tests/test_citations.py",
-    "tests/test_words.py",
-)
-"""The tests of which one process takes all."""
 SERVERS = frozenset({"cluster", "nats_server", "own_server", "server", "server_for"})
 """Fixtures that start one."""
 MEMORY = "tests/testing_io/"
@@ -88,6 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left_out)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank(item.nodeid))
 
 
 def leaves_out_slow(config: pytest.Config) -> bool:
@@ -113,14 +105,6 @@ def _refuse(server: NatsServer) -> None:
     raise AssertionError("this test runs a real server: mark it with pytest.mark.server")
 
 
-class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Tests one by one to whoever is free, but for those that one process takes together."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        apart = nodeid.startswith(APART)
-        return next((place for place in TOGETHER if nodeid.startswith(place) and not apart), nodeid)
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
@@ -138,11 +122,9 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def share_bytecode(config: pytest.Config) -> None:
-    """Where Python is told to leave no bytecode, keep it until the end of the run: workers and programs share it."""
-    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
-        folder = tempfile.TemporaryDirectory(prefix="bytecode")
-        config.add_cleanup(folder.cleanup)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+    """Where Python is told to leave no bytecode, keep it in pytest's cache: processes and later runs share it there."""
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput") and hasattr(config, "cache"):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(config.cache.mkdir("bytecode"))
         del os.environ["PYTHONDONTWRITEBYTECODE"]
 
 

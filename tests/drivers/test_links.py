@@ -47,6 +47,7 @@ def lame_server() -> Iterator[NatsServer]:
     """A server that may go into lame-duck mode."""
     with NatsServer(config=f"{servers.config()}\n{GRACE}") as running:
         yield running
+        running.kill()  # in that mode it does not end when it is asked to
 
 
 # -- the first connection ----------------------------------------------------------------------------------------------

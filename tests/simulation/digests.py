@@ -1,7 +1,7 @@
-"""Prints a digest of several simulations and of the orders that tasks saw.
+"""Prints digests of several simulations and of the orders that tasks saw.
 
-``python -m tests.simulation.digests JUNK CLIENTS``: JUNK is a seed for what is on the heap before. Addresses differ
-then, and with them everything that goes by them. CLIENTS is as in ``simulate``.
+``python -m tests.simulation.digests JUNK CLIENTS...``: JUNK is a seed for what is on the heap before. Addresses differ
+then, and with them everything that goes by them. CLIENTS are as in ``simulate``, with a line for each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from jsproto_io.testing.simulation import simulate
 from jsproto_io.testing.simulation.search import plan
+from tests.effort import examples
 from tests.simulation import scenes, shop_blocking
 
 
@@ -67,23 +68,28 @@ def programs(clients: str) -> tuple[Any, Any, dict[str, Any]]:
     return orders, scenes.main, {"hosts": scenes.right, "check": scenes.check_progress}
 
 
-def main() -> None:
-    """Print one digest of everything."""
-    noise = random.Random(int(sys.argv[1]))
-    junk = [bytearray(noise.randrange(5000)) for _ in range(noise.randrange(20_000))]
-    for _ in range(len(junk) // 2):
-        junk.pop(noise.randrange(len(junk)))
-    clients: Any = sys.argv[2]
+def digest(clients: Any) -> str:
+    """One digest of everything."""
     order, program, options = programs(clients)
     found = sha256()
     for seed in range(3):
         found.update(repr(simulate(order, clients=clients, seed=seed, faults=[]).result).encode())
     faults = plan(program, clients=clients, hosts=options.get("hosts"))
-    for seed in range(10):
+    for seed in range(examples(10)):
         report = simulate(program, clients=clients, seed=seed, faults=faults, **options)
         found.update(f"{report.digest} {report.error!r} {report.now!r} {report.turns}".encode())
         found.update("\n".join(map(str, report.log)).encode())
-    print(found.hexdigest())
+    return found.hexdigest()
+
+
+def main() -> None:
+    """Print a digest for each kind of clients."""
+    noise = random.Random(int(sys.argv[1]))
+    junk = [bytearray(noise.randrange(5000)) for _ in range(noise.randrange(20_000))]
+    for _ in range(len(junk) // 2):
+        junk.pop(noise.randrange(len(junk)))
+    for clients in sys.argv[2:]:
+        print(clients, digest(clients))
 
 
 if __name__ == "__main__":
