@@ -13,15 +13,16 @@ from jsproto.client.consume.schedule import Job
 from jsproto.client.consume.work import ConsumerWork, FailureRule
 from jsproto.testing import NetworkConditions
 from jsproto_io.testing.simulation import Report, search, simulate
+from tests.effort import examples
 from tests.simulation import consuming, scenes
 
 SEEDS = range(200)
 JITTER = NetworkConditions(latency=0.003, jitter=0.02)
 
 
-def first_out_of_order() -> Report | None:
+def first_out_of_order(seeds: range) -> Report | None:
     """The first of the seeds with which orders of a customer change places."""
-    for seed in SEEDS:
+    for seed in seeds:
         report = simulate(consuming.in_order, seed=seed, faults=[], conditions=JITTER, check=consuming.check_order)
         if report.error is not None:
             return report
@@ -50,13 +51,13 @@ def test_an_early_acknowledgement_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_order_is_kept_within_a_key() -> None:
-    found = first_out_of_order()
+    found = first_out_of_order(range(examples(200)))
     assert found is None, found
 
 
 def test_a_key_that_does_not_wait_for_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FailureRule, "again_within", lambda *_: None)
-    found = first_out_of_order()
+    found = first_out_of_order(SEEDS)
     assert found is not None
     assert "out of order" in str(found.error)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jsproto.testing import Fault, NetworkConditions
-from jsproto_io.testing.simulate import made, seeds_of
+from jsproto_io.testing.simulate import made, main, seeds_of
 from tests.readmes import program_with
 from tests.simulation.test_determinism import ROOT
 from tests.testing_io.test_plugin import pytest_run
@@ -52,16 +52,28 @@ def test_seeds_that_pass() -> None:
     assert done.stdout.startswith("30 seeds pass, in ")
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "complaint"),
+    [
+        ("--seeds", "9:3", "seeds are FIRST:END, such as 0:100, not '9:3'"),
+        ("--seeds", "abc", "seeds are FIRST:END, such as 0:100, not 'abc'"),
+        ("--faults", "__import__('os')", "it is what a failure prints, not "),
+    ],
+)
+def test_flags_that_cannot_be(flag: str, value: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["tests.simulation.shop:shop", flag, value])
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
 def test_what_cannot_be_run() -> None:
     done = command("tests.simulation.shop:nothing", "--seed", "3")
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no attribute 'nothing'" in done.stderr
-    assert command("tests.simulation.shop:shop", "--seeds", "9:3").returncode == 2
-    assert command("tests.simulation.shop:shop", "--faults", "__import__('os')").returncode == 2
     no_function = command("tests.simulation.shop:URL", "--seed", "3")
     assert (no_function.returncode, no_function.stdout) == (2, "")
     assert "main is a function without arguments, not " in no_function.stderr
-    assert "seeds are FIRST:END, such as 0:100, not 'abc'" in command("x:y", "--seeds", "abc").stderr
     failing = command("tests.simulation.shop:bill")
     assert failing.returncode == 1
     assert "the program fails without any fault" in failing.stdout

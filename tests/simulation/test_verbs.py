@@ -19,6 +19,7 @@ from jsproto_io.testing.simulation import simulate
 from tests.effort import examples
 
 SEEDS: Final = examples(200)
+PARTS: Final = 5  # which several processes may take
 UNTIL: Final = 2000.0
 
 
@@ -140,8 +141,9 @@ def schedule(seed: int) -> tuple[NetworkConditions, list[Fault]]:
     return conditions, faults
 
 
-def test_whatever_goes_wrong_only_errors_of_the_library_come_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    for seed in range(SEEDS):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_goes_wrong_only_errors_of_the_library_come_of_it(part: int, caplog: pytest.LogCaptureFixture) -> None:
+    for seed in range(part, SEEDS, PARTS):
 
         async def main(seed: int = seed) -> None:
             async with asyncio.TaskGroup() as group:
