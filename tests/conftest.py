@@ -37,7 +37,7 @@ SERVERS = frozenset({"cluster", "nats_server", "own_server", "server", "server_f
 MEMORY = "tests/testing_io/"
 """Where the fixture ``server`` is one in memory."""
 REAL = (
-    "tests/bench/",
+    "tests/bench/test_",
     "tests/cli/test_end_to_end.py",
     "tests/integration/",
     "tests/spark/",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -265,30 +266,41 @@ def sync_copy(task: Task) -> None:
 # -- event loops -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class LoopRunner:
+    """A runner that starts an event loop for ``run``."""
+
+    run: AsyncRunner
+    start: Callable[[AsyncRunner, Task], None]
+
+    def __call__(self, task: Task) -> None:
+        self.start(self.run, task)
+
+
 def on_asyncio(run: AsyncRunner) -> Runner:
     """``run`` as a runner on asyncio."""
+    return LoopRunner(run, start_asyncio)
 
-    def runner(task: Task) -> None:
-        import asyncio
 
-        from jsproto_io.asyncio import connect
+def start_asyncio(run: AsyncRunner, task: Task) -> None:
+    import asyncio
 
-        asyncio.run(run(connect, task))
+    from jsproto_io.asyncio import connect
 
-    return runner
+    asyncio.run(run(connect, task))
 
 
 def on_trio(run: AsyncRunner) -> Runner:
     """``run`` as a runner on trio."""
+    return LoopRunner(run, start_trio)
 
-    def runner(task: Task) -> None:
-        import trio
 
-        from jsproto_io.trio import connect
+def start_trio(run: AsyncRunner, task: Task) -> None:
+    import trio
 
-        trio.run(run, connect, task)
+    from jsproto_io.trio import connect
 
-    return runner
+    trio.run(run, connect, task)
 
 
 async def fast_ingest(connect: Connect, task: Task) -> None:
