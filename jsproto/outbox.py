@@ -18,7 +18,7 @@ Not here: how a session carries messages (``client.connection.session``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from jsproto.errors import Error, PermissionsViolationError
@@ -33,9 +33,13 @@ class Conversation:
 
     The outbox, or the client around it, calls these methods. ``now`` is the caller's monotonic time in seconds. None of
     them raises, whatever the peer has sent.
+
+    Attribute: ``in_any_order`` (whether its messages may overtake those of other conversations of which this is true).
     """
 
     __slots__ = ()
+
+    in_any_order: ClassVar[bool] = False
 
     def receive(self, message: Msg, now: float) -> None:
         """A message for one of its subscriptions. Never raises, whatever the message holds."""
@@ -52,7 +56,7 @@ class Conversation:
     def receive_plain(self, run: PlainRun, now: float) -> int:
         """Take messages without reply and header from the front of ``run``, as ``receive`` would. Returns how many.
 
-        As with ``receive_many``, the messages that it leaves come through ``receive``.
+        All are for one of its subscriptions. As with ``receive_many``, those that it leaves come through ``receive``.
         """
         return 0
 

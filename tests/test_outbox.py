@@ -57,7 +57,7 @@ def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
     conversation.link_restored(2.0)
     assert conversation.deadline() is None
     assert conversation.receive_many([(b"a", b"$JS.ACK.x", None, b"")], 0, 1.0) == 0
-    assert conversation.receive_plain(PlainRun(b"1", [b"a", b"a"], [b"", b""]), 1.0) == 0
+    assert conversation.receive_plain(PlainRun([b"1"] * 2, [b"a"] * 2, [b""] * 2), 1.0) == 0
     with pytest.raises(NotImplementedError):
         conversation.receive(Msg(b"a", b"1", None, None, b""), 1.0)
 

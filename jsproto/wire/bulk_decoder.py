@@ -203,7 +203,7 @@ class BulkDecoder:
         return position if len(raws) >= _FEW else self._take_each(data, position, frames)
 
     def _take_plain_run(self, data: bytes, position: int, frames: list[Frame]) -> int:
-        """``take`` where messages without reply and header come first: a ``PlainRun`` for each sid in a row."""
+        """``take`` where messages without reply and header come first: they become a ``PlainRun``."""
         parts = _PLAIN_RUN.split(data[position:] if position else data)
         left = 0  # bytes after what is taken
         if (rest := parts[-2]) is not None:
@@ -213,20 +213,13 @@ class BulkDecoder:
             left += sum(map(len, parts[-_PLAIN_COLUMNS:-2])) + _PLAIN_CONSTANT
             del parts[-_PLAIN_COLUMNS:]
         subjects, sids, digits, payloads = [parts[place::_PLAIN_COLUMNS] for place in range(1, 5)]
-        one_sid = len(sids) > 1 and sids.count(sids[0]) == len(sids)
-        words = b"".join(subjects) + (sids[0] if one_sid else b"".join(sids))
+        words = b"".join(subjects) + b"".join(sids)
         odd = digits != [_DIGITS[len(payload)] for payload in payloads]
         if odd or b"\t" in words or b"\n" in words or b"\r" in words:
             return self._take_each(data, position, frames)
-        if one_sid:
-            frames.append(PlainRun(sids[0], subjects, payloads))
-        else:
-            start = 0
-            for sid, row in groupby(sids):
-                stop = start + len([*row])
-                run = PlainRun(sid, subjects[start:stop], payloads[start:stop])
-                frames.append(run if stop - start > 1 else run.message(0))
-                start = stop
+        if sids:
+            run = PlainRun(sids, subjects, payloads)
+            frames.append(run if len(sids) > 1 else run.message(0))
         position = len(data) - left
         return position if len(sids) >= _FEW else self._take_each(data, position, frames)
 

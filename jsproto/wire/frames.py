@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -152,26 +153,45 @@ class DeliveryRun:
 
 @event
 class PlainRun:
-    """``MSG`` several times in a row, all with one sid and none with a reply: two or more messages at once.
+    """``MSG`` several times in a row, none with a reply: two or more messages at once, of one subscription or several.
 
     They are publish acknowledgements, for example. Only a decoder that may return runs makes them.
     """
 
-    sid: bytes
+    sids: list[bytes]
     subjects: list[bytes]
     payloads: list[bytes]
 
     def messages(self) -> list[Msg]:
         """Each message as a frame of its own."""
-        sid = self.sid
         return [
             Msg(subject, sid, None, None, payload)
-            for subject, payload in zip(self.subjects, self.payloads, strict=True)
+            for sid, subject, payload in zip(self.sids, self.subjects, self.payloads, strict=True)
         ]
 
     def message(self, number: int) -> Msg:
         """One of them, counted from 0."""
-        return Msg(self.subjects[number], self.sid, None, None, self.payloads[number])
+        return Msg(self.subjects[number], self.sids[number], None, None, self.payloads[number])
+
+    def by_sid(self, in_any_order: Container[bytes]) -> list[PlainRun]:
+        """Runs of one subscription each. Messages of the subscriptions ``in_any_order`` may overtake each other, and no
+        others.
+        """
+        runs: list[PlainRun] = []
+        growing: dict[bytes, PlainRun] = {}  # those that may get more: one, or some whose order is free
+        is_free = False  # whether their order is
+        for sid, subject, payload in zip(self.sids, self.subjects, self.payloads, strict=True):
+            run = growing.get(sid)
+            if run is None:
+                was_free, is_free = is_free, sid in in_any_order
+                if not (was_free and is_free):
+                    growing.clear()
+                run = growing[sid] = PlainRun([], [], [])
+                runs.append(run)
+            run.sids.append(sid)
+            run.subjects.append(subject)
+            run.payloads.append(payload)
+        return runs
 
 
 Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | MsgRun | DeliveryRun | PlainRun

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.client.connection.script_runner import Script
+from jsproto.client.connection.subscription import Subscription
 from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.errors import (
@@ -30,6 +31,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.columns import MessageColumns
+from jsproto.ticket import Ticket
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.harness import Harness
@@ -483,28 +485,29 @@ ANSWERS: list[tuple[bytes, bytes | None]] = [
 
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=6),
-    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20), st.sampled_from(ANSWERS)), max_size=40),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.sampled_from(ANSWERS)), max_size=40),
 )
 def test_answers_in_one_read_are_those_one_by_one(
     published: list[tuple[bool, int]], answers: list[tuple[int, int, tuple[bytes, bytes | None]]]
 ) -> None:
-    """Of two publishers, in any order, and with some to nobody."""
+    """Of two publishers, in any order, and with some to nobody, between messages of another subscription."""
     outcomes = []
     for at_once in (True, False):
         harness = Harness()
+        other = Subscription(harness.session, "_INBOX.c.*")
         peers = [Peer(harness, inbox=f"_INBOX.{name}") for name in "ab"]
-        tickets = []
+        tickets: list[list[Ticket[PubAck]]] = [[], []]
         for with_tickets, count in published:
-            for peer in peers:
+            for own, peer in zip(tickets, peers, strict=True):
                 if with_tickets:
-                    tickets += [peer.publisher.publish("s.a", b"12", now=peer.now) for _ in range(count)]
+                    own += [peer.publisher.publish("s.a", b"12", now=peer.now) for _ in range(count)]
                 else:
                     peer.many(count)
         waits = [wait for peer in peers for wait in (peer.publisher.answered(), peer.publisher.ready())]
         harness.sent()
         texts = [
             encode_msg(
-                b"_INBOX.%b.%d-" % (b"ab"[which : which + 1], number), b"%d" % (which + 1), None, header, payload
+                b"_INBOX.%b.%d-" % (b"cab"[which : which + 1], number), b"%d" % (which + 1), None, header, payload
             )
             for which, number, (payload, header) in answers
         ]
@@ -512,19 +515,51 @@ def test_answers_in_one_read_are_those_one_by_one(
             harness.feed(text)
         outcomes.append(
             (
-                [(type(ticket.error), ticket.done and ticket.error is None and ticket.result()) for ticket in tickets],
-                [tickets.index(ticket) for ticket in harness.completed if ticket in tickets],
+                [
+                    (type(ticket.error), ticket.done and ticket.error is None and ticket.result())
+                    for own in tickets
+                    for ticket in own
+                ],
+                [[own.index(ticket) for ticket in harness.completed if ticket in own] for own in tickets],
                 [wait.done for wait in waits],
                 [
                     (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending, peer.publisher.pending_bytes)
                     for peer in peers
                 ],
                 [[(message, type(error)) for message, error in peer.publisher.take_failures()] for peer in peers],
-                harness.events(),
+                [
+                    [
+                        event
+                        for event in events
+                        if isinstance(event, UnexpectedMessage) and event.subject.startswith(inbox)
+                    ]
+                    for events in [harness.events()]
+                    for inbox in ("_INBOX.a.", "_INBOX.b.")
+                ],
+                other.pop_many(100),
                 harness.session.stats["in_msgs"],
             )
         )
     assert outcomes[0] == outcomes[1]
+
+
+def test_acknowledgements_that_alternate_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness()
+    peers = [Peer(harness, inbox=f"_INBOX.{name}") for name in "ab"]
+    for peer in peers:
+        peer.many(20)
+    harness.sent()
+    monkeypatch.setattr(PipelinedPublisher, "receive", None)  # nothing comes by itself
+    replies = [(number, which) for number in range(1, 21) for which in (0, 1)]
+    harness.feed(
+        b"".join(
+            encode_msg(
+                b"_INBOX.%b.%d-" % (b"ab"[which : which + 1], number), b"%d" % (which + 1), None, None, ACK % number
+            )
+            for number, which in replies
+        )
+    )
+    assert [(peer.publisher.acked, peer.publisher.pending) for peer in peers] == [(20, 0)] * 2
 
 
 def test_answers_of_all_kinds_in_one_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -101,12 +102,12 @@ def test_two_messages_decide_whether_more_are_searched(monkeypatch: pytest.Monke
 def test_messages_without_reply_and_header_come_at_once(general: list[int]) -> None:
     sent = b"".join(plain(number) for number in range(20))
     (run,) = decoder_of_runs().feed(sent)
-    assert run == PlainRun(b"1", [b"s.%d" % number for number in range(20)], [b"ok"] * 20)
+    assert run == PlainRun([b"1"] * 20, [b"s.%d" % number for number in range(20)], [b"ok"] * 20)
     assert isinstance(run, PlainRun)
     assert encode(run) == sent
     assert run.messages()[7] == run.message(7) == Msg(b"s.7", b"1", None, None, b"ok")
     assert general == []
-    assert decoder_of_runs().feed(sent[:-3]) == [PlainRun(b"1", run.subjects[:-1], run.payloads[:-1])]
+    assert decoder_of_runs().feed(sent[:-3]) == [PlainRun(run.sids[:-1], run.subjects[:-1], run.payloads[:-1])]
 
 
 def test_two_messages_decide_whether_plain_ones_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,17 +124,29 @@ def test_two_messages_decide_whether_plain_ones_are_searched(monkeypatch: pytest
     for first in (small + large, large, small + with_header, with_header, small + empty, empty, small + other, other):
         assert messages(decoder_of_runs().feed(first + small * 9)) == Decoder("client").feed(first + small * 9)
         assert searched == []
-    assert len(decoder_of_runs().feed(small + plain(2, sid=b"2") + small * 9)) == 3
+    assert len(decoder_of_runs().feed(small + plain(2, sid=b"2") + small * 9)) == 1
     assert len(searched) == 1
 
 
-def test_each_subscription_gets_its_own_plain_messages(general: list[int]) -> None:
-    sids = [b"1"] * 9 + [b"2"] + [b"3"] * 2 + [b"1"] * 2
+def test_plain_messages_of_several_subscriptions_come_at_once(general: list[int]) -> None:
+    sids = [b"1"] * 5 + [b"2", b"1"] * 3 + [b"3"] * 2 + [b"1"]
     sent = b"".join(plain(number, sid=sid) for number, sid in enumerate(sids))
-    frames = decoder_of_runs().feed(sent)
-    assert [type(frame) for frame in frames] == [PlainRun, Msg, PlainRun, PlainRun]
-    assert messages(frames) == Decoder("client").feed(sent)
+    (run,) = decoder_of_runs().feed(sent)
+    assert isinstance(run, PlainRun)
+    assert run.messages() == Decoder("client").feed(sent)
     assert general == []
+    in_order = run.by_sid(())
+    assert [(run.sids[0], len(run.sids)) for run in in_order] == [(sid, len([*row])) for sid, row in groupby(sids)]
+    assert [message for run in in_order for message in run.messages()] == run.messages()
+    # Only those that may overtake each other do.
+    assert [(run.sids[0], len(run.sids)) for run in run.by_sid((b"1", b"2"))] == [
+        (b"1", 8),
+        (b"2", 3),
+        (b"3", 2),
+        (b"1", 1),
+    ]
+    assert [(run.sids[0], len(run.sids)) for run in run.by_sid((b"1", b"2", b"3"))] == [(b"1", 9), (b"2", 3), (b"3", 2)]
+    assert [len(run.sids) for run in run.by_sid((b"1",))] == [len(run.sids) for run in in_order]
 
 
 def test_a_message_that_is_different_interrupts_plain_ones(general: list[int]) -> None:

@@ -666,13 +666,19 @@ class Session(BulkOutbox):
                     break
 
     def _receive_plain(self, run: PlainRun, now: float) -> None:
-        conversation = self._routes.get(run.sid)
-        if conversation is None:
-            return
-        for place in range(conversation.receive_plain(run, now), len(run.payloads)):
-            if run.sid not in self._routes:  # it has unsubscribed
-                break
-            conversation.receive(run.message(place), now)
+        routes, runs = self._routes, [run]
+        if run.sids.count(run.sids[0]) < len(run.sids):
+            found = [(sid, routes.get(sid)) for sid in {*run.sids}]
+            runs = run.by_sid([sid for sid, conversation in found if conversation and conversation.in_any_order])
+        for each in runs:
+            sid = each.sids[0]
+            conversation = routes.get(sid)
+            if conversation is None:
+                continue
+            for place in range(conversation.receive_plain(each, now), len(each.payloads)):
+                if sid not in routes:  # it has unsubscribed
+                    break
+                conversation.receive(each.message(place), now)
 
     def _after_link(self, link: Link, now: float) -> None:
         """Take over what the link found out."""

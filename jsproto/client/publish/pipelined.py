@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import compress, repeat
 from math import inf
-from typing import Final, NoReturn, TypeAlias
+from typing import ClassVar, Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
 from jsproto.client.publish.message import Message, parts
@@ -88,6 +88,8 @@ class PipelinedPublisher(Conversation):
         "_max_open", "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_replies", "_retries", "_retry", "_sid",
         "_step_ends", "_steps", "_timeout", "acked", "error", "failed", "sequence", "unreported",
     )  # fmt: skip
+
+    in_any_order: ClassVar[bool] = True
 
     @property
     def is_busy(self) -> bool:
