@@ -218,6 +218,8 @@ class BulkDecoder:
         if odd or b"\t" in words or b"\n" in words or b"\r" in words:
             return self._take_each(data, position, frames)
         if sids:
+            if sids.count(sids[0]) == len(sids):
+                sids = sids[:1] * len(sids)  # one object is enough
             run = PlainRun(sids, subjects, payloads)
             frames.append(run if len(sids) > 1 else run.message(0))
         position = len(data) - left
