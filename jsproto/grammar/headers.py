@@ -33,6 +33,7 @@ STATUS_START: Final = b"NATS/1.0 "
 FIRST_LINE: Final = b"NATS/1.0\r\n"
 """The first line of a header block without a status."""
 
+_END: Final = 2 * LINE_END
 _STATUS: Final = re.compile(rb"NATS/1\.0[ \t]++([0-9]{3})(?:[ \t]++([^\r\n\0]*+))?\r\n")
 _RAW_NAME: Final = re.compile(rb"[!-9;-~]++")
 _NAME: Final = re.compile(r"[!-9;-~]++")
@@ -42,6 +43,8 @@ _BAD: Final = rf"\r\n\0{_SURROGATES}"
 _VALUE: Final = re.compile(rf"(?![ \t])[^{_BAD}]*+(?<![ \t])")
 _SURROGATE: Final = re.compile(f"[{_SURROGATES}]")
 _OUTER_BLANKS: Final = ("\n ", "\n\t", " \n", "\t\n")
+# A line as nearly all are, and then the next one. What is no such line goes to the end, as a field without a name.
+_PLAIN_LINE: Final = re.compile(r"(?:\ANATS/1\.0|(?!\A))\r\n([!-9;-~]++): (?! )([^\r\n\t\0]*+)(?<! )|(?s:.++)")
 _MAPPINGS: Final = (dict, Mapping)  # dict by name too, because it is the quick one to ask for
 
 
@@ -85,6 +88,10 @@ class Headers:
     @classmethod
     def parse(cls, raw: bytes) -> Headers:
         """The headers of a block, whatever its status. RemoteProtocolError when it is malformed."""
+        if raw.endswith(_END):
+            headers = cls.parse_plain(raw, len(raw) - len(_END))
+            if headers is not None:
+                return headers
         status_line(raw)
         lines = raw.split(b"\r\n")
         breaks = len(lines) - 1
@@ -99,6 +106,23 @@ class Headers:
                 raise RemoteProtocolError("a header line is not a name, a colon and a value", line)
             fields.append((name.decode(), value.strip(b" \t").decode("utf-8", "surrogateescape")))
         headers = cls()
+        headers._fields = tuple(fields)  # nothing to check: what could be read can be sent
+        return headers
+
+    @classmethod
+    def parse_plain(cls, raw: bytes, end: int) -> Headers | None:
+        """The headers of a block without a status whose last line ends before ``end``. None: ``parse`` must look at it.
+
+        One regular expression finds plain lines, at a third of the price of looking at them. Pays:
+        ``direct-get-headers``.
+        """
+        try:
+            fields = _PLAIN_LINE.findall(raw[:end].decode())
+        except UnicodeDecodeError:
+            return None
+        if not fields or not fields[-1][0]:
+            return None
+        headers = object.__new__(cls)
         headers._fields = tuple(fields)  # nothing to check: what could be read can be sent
         return headers
 
@@ -118,7 +142,7 @@ class Headers:
         return iter([name for name, _ in self._fields])
 
     def __contains__(self, name: object) -> bool:
-        return any(name == known for known, _ in self._fields)
+        return name in [known for known, _ in self._fields]
 
     def __getitem__(self, name: str) -> str:
         for known, value in self._fields:
@@ -128,11 +152,17 @@ class Headers:
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """The first value of ``name``, else ``default``."""
-        return next((value for known, value in self._fields if known == name), default)
+        for known, value in self._fields:
+            if known == name:
+                return value
+        return default
 
     def get_last(self, name: str, default: str | None = None) -> str | None:
         """The last value of ``name``, else ``default``. Where a server appends its own it is the server's."""
-        return next((value for known, value in reversed(self._fields) if known == name), default)
+        for known, value in reversed(self._fields):
+            if known == name:
+                return value
+        return default
 
     def get_all(self, name: str) -> list[str]:
         """All values of ``name``, in their order."""
@@ -168,6 +198,9 @@ def _complaint(name: object, value: object) -> str:
     where = "begin or end with a blank" if found is None else f"contain {found[0]!r}"
     return f"the value of header {name} must not {where}: {value!r:.200}"
 
+
+NO_HEADERS: Final = Headers()
+"""What messages without headers have. Nothing can change it, so one is enough."""
 
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]]
 """What the public verbs accept as headers: a value, or several, for each name."""

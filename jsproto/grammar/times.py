@@ -37,7 +37,6 @@ MAX_DURATION: Final = 2**63 - 1
 MAX_SECONDS: Final = MAX_DURATION // 10**9
 """The same in seconds."""
 
-_POINT: Final = ord(".")
 _Z: Final = ord("Z")
 _UNITS: Final[tuple[int, ...]] = tuple(10 ** (9 - digits) for digits in range(10))  # ns in a fraction of so many digits
 _SECOND: Final = 1_000_000_000
@@ -147,9 +146,12 @@ def parse_timestamp(text: bytes | str) -> int:
     Digits of the fraction after the ninth are dropped, as Go does.
     """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
-    digits = len(raw) - 21
-    if 0 < digits < 10 and raw[19] == _POINT and raw[-1] == _Z and (fraction := raw[20:-1]).isdigit():
-        return _whole_second(raw[:19]) + int(fraction) * _UNITS[digits]  # as servers write it, nearly always
+    fraction = raw[20:-1]
+    if fraction.isdigit() and raw[-1] == _Z and len(fraction) < 10:  # as servers write it, nearly always
+        try:
+            return _whole_second(raw[:20]) + int(fraction) * _UNITS[len(fraction)]
+        except ValueError:
+            pass
     return _parse(raw)
 
 
@@ -169,7 +171,10 @@ def _parse(raw: bytes) -> int:
 
 @lru_cache(64)  # what is read together was often stored within the same second
 def _whole_second(raw: bytes) -> int:
-    return _parse(raw + b"Z")
+    """The nanoseconds of the seconds in front of a fraction, with the point between them."""
+    if not raw.endswith(b"."):
+        raise ValueError
+    return _parse(raw[:-1] + b"Z")
 
 
 def format_timestamp(stamp: int, ahead: int = 0) -> str:

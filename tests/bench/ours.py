@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import CALLBACKS, FETCH, FLOW, MAX_ACK_PENDING, TRACES, WINDOW, Run, Runner, Task, batches
+from tests.bench.task import CALLBACKS, FETCH, FLOW, MAX_ACK_PENDING, TRACE, TRACES, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto.client.consume.message import ConsumerMsg
@@ -43,7 +43,7 @@ def sync_fast_ingest_headers(task: Task) -> None:
         for run in task.runs():
             with js.fast_publisher(flow=FLOW) as batch:
                 traces = islice(cycle(TRACES), run.count)
-                batch.publish_many((run.subject, run.payload, {"Trace": trace}) for trace in traces)
+                batch.publish_many((run.subject, run.payload, {TRACE: trace}) for trace in traces)
                 batch.commit()
 
 
@@ -123,6 +123,18 @@ def sync_direct_get_fields(task: Task) -> None:
         for run in task.runs():
             for message in js.get_batch(run.stream, batch=run.count):
                 if message.subject == run.subject and message.stream and message.timestamp and not message.headers:
+                    run.received += message.seq == run.received + 1
+                    run.received_bytes += len(message.data)
+
+
+def sync_direct_get_headers(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            for message in js.get_batch(run.stream, batch=run.count):
+                if message.headers.get(TRACE):
                     run.received += message.seq == run.received + 1
                     run.received_bytes += len(message.data)
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import cycle
 from statistics import median
 from typing import Final
 
@@ -22,7 +23,7 @@ from attrs.validators import and_, deep_iterable, ge, gt, in_, le
 from jsproto_io import sync
 from jsproto_io.nats_server import NatsServer
 from tests.bench.table import CORE, DISTRIBUTIONS, JOBS
-from tests.bench.task import BUCKET, Sample, cpu_seconds, key_of, subject_of, warm_up_count, warm_up_of
+from tests.bench.task import BUCKET, TRACE, TRACES, Sample, cpu_seconds, key_of, subject_of, warm_up_count, warm_up_of
 
 RUN_WITHIN: Final = 120.0  # seconds
 CORE_CLIENTS: Final = {"calibration": "python"}  # the others are the library's
@@ -77,7 +78,8 @@ class Plan:
         bucket = BUCKET if JOBS[job].keys else ""
         if not JOBS[job].reads:
             return f"{bucket}DATA"
-        return f"{bucket}{'MIXED' if JOBS[job].mixed else 'STORED'}{self.bytes_of(job)}"
+        kind = "MIXED" if JOBS[job].mixed else "HEADED" if JOBS[job].headers else "STORED"
+        return f"{bucket}{kind}{self.bytes_of(job)}"
 
     def runs(self, number: int) -> Iterator[tuple[str, str]]:
         """(job, client) of a round. Each round begins with another client."""
@@ -132,7 +134,7 @@ def prepare(js: sync.JetStream, plan: Plan) -> None:
         count, first = max(plan.count(job) for job in jobs), jobs[0]
         if JOBS[first].reads:
             create(js, stream)
-            fill(js, stream, count, plan.bytes_of(first), mixed=JOBS[first].mixed)
+            fill(js, stream, count, plan.bytes_of(first), mixed=JOBS[first].mixed, headers=JOBS[first].headers)
     for stream in {warm_up_of(plan.stream_of(job)) for job in plan.jobs}:
         jobs = [job for job in plan.jobs if warm_up_of(plan.stream_of(job)) == stream]
         create(js, stream)
@@ -149,12 +151,13 @@ def create(js: sync.JetStream, stream: str) -> None:
         js.create_stream(stream, subjects=[subject], allow_atomic=True, allow_batched=True, allow_direct=True)
 
 
-def fill(js: sync.JetStream, stream: str, count: int, size: int, *, mixed: bool = False) -> None:
+def fill(js: sync.JetStream, stream: str, count: int, size: int, *, mixed: bool = False, headers: bool = False) -> None:
     subject, keys = subject_of(stream), stream.startswith(BUCKET)
+    traces = cycle([{TRACE: trace} for trace in TRACES] if headers else [None])
     if count:
         with js.fast_publisher() as batch:
             batch.publish_many(
-                (f"{subject}.{key_of(number)}" if keys else subject, bytes(size_of(number, size, mixed)))
+                (f"{subject}.{key_of(number)}" if keys else subject, bytes(size_of(number, size, mixed)), next(traces))
                 for number in range(count)
             )
             batch.commit()

@@ -18,6 +18,7 @@ class Job:
     """One job and its runners by client. ``against``: the (job, client) to compare with, besides its own peers.
 
     ``keys``: the stream is a key-value bucket, and each message has a key of its own.
+    ``headers``: the messages that are read have a header that varies.
     ``mixed``: the messages that are read have from half to one and a half times their size, and that on average.
     """
 
@@ -27,6 +28,7 @@ class Job:
     reads: bool = False
     size: int | None = attrs.field(default=None, validator=optional(gt(0)))  # bytes in each message; None: SIZE
     mixed: bool = False
+    headers: bool = False
     keys: bool = False
     against: tuple[tuple[str, str], ...] = ()
 
@@ -182,6 +184,14 @@ JOBS: Final = {
         {"jsproto-sync": ours.sync_direct_get_fields},
         reads=True,
         # Peers parse all headers whether they are looked at or not.
+        against=(("direct-get", "nats-py"), ("direct-get", "nats-jetstream-extra"), ("direct-get", "raw-socket")),
+    ),
+    "direct-get-headers": Job(
+        "the same as direct-get, of messages with a header, which is looked at",
+        60_000,
+        {"jsproto-sync": ours.sync_direct_get_headers},
+        reads=True,
+        headers=True,
         against=(("direct-get", "nats-py"), ("direct-get", "nats-jetstream-extra"), ("direct-get", "raw-socket")),
     ),
     "fetch-ack": Job(

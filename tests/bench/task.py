@@ -26,7 +26,8 @@ CALLBACKS: Final = 8  # that may run at once, and keys of their messages
 MAX_ACK_PENDING: Final = 10_000  # messages that a flow-control consumer delivers without an answer
 SHARING: Final = 16  # threads or tasks that share one connection
 CONSUMERS: Final = 1_000  # pull consumers that share one connection
-TRACES: Final = tuple(f"{number:032}" for number in range(1_000))  # values of a header that varies
+TRACE: Final = "Trace"  # the header of messages that have one
+TRACES: Final = tuple(f"{number:032}" for number in range(1_000))  # its values
 PAGE: Final = 32_768  # messages asked for by one Direct Get; what the library itself asks for
 
 

@@ -25,7 +25,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.columns import _found, stored_columns
-from jsproto.grammar.stored import next_sequences
+from jsproto.grammar.stored import StoredMsg, next_sequences
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, MsgRun, Pub, Unsub
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND, STATE, TIME, Stream, read_through
@@ -282,6 +282,17 @@ def replies(draw: st.DrawFn) -> list[tuple[bytes | None, bytes]]:
     return [*page, (end(last=seq, pending=draw(st.sampled_from([0, 5]))), b"")]
 
 
+def looked_at(message: StoredMsg) -> list[object]:
+    """What the fields of a message are, or why they cannot be read."""
+    found: list[object] = []
+    for name in ("subject", "timestamp", "stream", "headers"):
+        try:
+            found.append(getattr(message, name))
+        except RemoteProtocolError as error:
+            found.append(str(error))
+    return found
+
+
 @given(replies(), st.sampled_from([3, 100]), st.sampled_from([4, 10_000]), st.integers(0, 2_000))
 def test_a_page_at_once_is_read_as_message_by_message(
     page: list[tuple[bytes | None, bytes]], messages: int, size: int, cut_at: int
@@ -298,7 +309,8 @@ def test_a_page_at_once_is_read_as_message_by_message(
         readable = read.direct.readable()
         for piece in (sent[:cut_at], sent[cut_at:]) if at_once else frames:
             read.h.feed(piece)
-        taken = [(each.seq, each.data, each.raw_headers) for each in read.direct.pop_many(1000, read.h.now)]
+        popped = read.direct.pop_many(1000, read.h.now)
+        taken = [(each.seq, each.data, each.raw_headers, *looked_at(each)) for each in popped]
         direct = read.direct
         outcomes.append(
             (taken, readable.done, direct.finished, repr(direct.error), direct.last_seq, direct.num_pending,

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns, stored_columns
+from jsproto.wire.encoder import encode_msg
+from tests.client.test_direct import Read, stored
 
 
 def parts(first: int, count: int) -> list[tuple[bytes, bytes, int]]:
@@ -70,3 +72,23 @@ def test_a_message_without_time() -> None:
     backlog.add(StoredColumns(NONE, [1], NONE, [b""], [parts(1, 1)[0][0].replace(b"Time-Stamp", b"X")]))
     with pytest.raises(RemoteProtocolError, match="Nats-Time-Stamp"):
         backlog.pop_columns(1)
+
+
+def test_a_reader_who_looks_at_fields_gets_them_parsed_from_then_on() -> None:
+    read = Read(page_messages=20)
+    read.requests()
+    first, *more = [
+        encode_msg(read.reply, b"1", None, stored(seq, last=seq - 1, pending=9), b"") for seq in range(1, 10)
+    ]
+    read.h.feed(first)
+    assert [message.data for message in read.direct.pop_many(1, read.h.now)] == [b""]
+    assert not read.direct.pop_many(1, read.h.now)
+    assert not read.h.session._with_fields
+    read.h.feed(more[0])
+    assert [message.subject for message in read.direct.pop_many(1, read.h.now)] == ["foo.A"]
+    assert not read.direct.pop_many(1, read.h.now)
+    assert read.h.session._with_fields == {b"1"}
+    read.h.feed(b"".join(more[1:]))
+    messages = read.direct.pop_many(10, read.h.now)
+    assert {message._subject for message in messages} == {b"foo.A"}
+    assert [message.seq for message in messages] == [*range(3, 10)]

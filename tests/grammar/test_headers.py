@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -105,6 +106,33 @@ def test_blanks_around_a_value_are_not_part_of_it() -> None:
     block = b"NATS/1.0\r\nA:1\r\nB: \t 2 \t\r\nC:\r\nD:  \r\nE: a b\r\n\r\n"
     assert list(Headers.parse(block).items()) == [("A", "1"), ("B", "2"), ("C", ""), ("D", ""), ("E", "a b")]
     assert [last_value(block, name) for name in (b"A", b"B", b"C", b"D", b"E")] == [b"1", b"2", b"", b"", b"a b"]
+
+
+@given(
+    st.one_of(
+        fields.map(lambda pairs: encode_headers(Headers(pairs))),
+        near_misses,
+        near_misses.map(lambda rest: b"NATS/1.0\r\n" + rest + b"\r\n\r\n"),
+        st.tuples(near_misses, near_misses).map(lambda two: b"NATS/1.0\r\nA: %b\r\nB: %b\r\n\r\n" % two),
+    )
+)
+@example(b"NATS/1.0\r\nA: 1\r\nB: \xc3\xbc\r\n\r\n")
+@example(b"NATS/1.0\r\nA: \xff\r\n\r\n")
+@example(b"NATS/1.0\r\nA: 1 \r\n\r\n")
+@example(b"NATS/1.0\r\nA: 1\rB: 2\r\n\r\n")
+@example(b"NATS/1.0\r\nA: 1\nB: 2\r\n\r\n")
+@example(b"NATS/1.0 503\r\nA: 1\r\n\r\n")
+@example(b"\r\nA: 1\r\n\r\n")
+@example(b"NATS/1.0\r\nA: NATS/1.0\r\nB: 2\r\n\r\n")
+def test_lines_at_once_are_what_each_of_them_is(raw: bytes) -> None:
+    outcomes: list[object] = []
+    for parse_plain in (Headers.parse_plain, lambda raw, end: None):
+        with patch.object(Headers, "parse_plain", parse_plain):
+            try:
+                outcomes.append(Headers.parse(raw).items())
+            except RemoteProtocolError as error:
+                outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
 
 
 # -- nothing can be injected -------------------------------------------------------------------------------------------

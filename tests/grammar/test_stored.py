@@ -12,6 +12,7 @@ from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.stored import (
     ENDING,
+    FieldsAsked,
     StoredMsg,
     answerer,
     next_sequences,
@@ -97,6 +98,25 @@ def test_a_page_at_once_is_what_it_is_message_by_message(page: tuple[list[bytes]
     headers, previous = page
     with patch("jsproto.grammar.stored._FEW", 2):
         assert [*next_sequences(headers, previous)] == one_by_one(headers, previous)
+
+
+def test_a_read_hears_which_fields_are_looked_at() -> None:
+    header = b"NATS/1.0\r\n" + PAGED + b"\r\n"
+    for name in ("subject", "timestamp", "stream", "headers", "num_pending"):
+        asked = FieldsAsked()
+        (message,) = stored_messages([header], [b"x"], [7], asked=asked)
+        assert not asked.yes
+        assert getattr(message, name) == getattr(StoredMsg(header, b"x", 7), name)
+        assert asked.yes == (name in ("subject", "timestamp"))
+
+
+def test_fields_that_are_known_are_not_parsed() -> None:
+    known = ([b"foo.\xff"], [b"2026-11-20T20:36:46.5Z"])
+    (message,) = stored_messages([b""], [b"x"], [7], *known)
+    assert (message.subject, message.timestamp) == ("foo.\udcff", 1_795_207_006_500_000_000)
+    (message,) = stored_messages([b"NATS/1.0\r\nNats-Time-Stamp: noon\r\n\r\n"], [b"x"], [7], [b"a"], [b"noon"])
+    with pytest.raises(RemoteProtocolError, match=r"^Nats-Time-Stamp: not a time stamp: b'noon'"):
+        message.timestamp  # noqa: B018
 
 
 names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Num-Pending", "Nats-Last-Sequence", "X"])

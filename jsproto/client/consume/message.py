@@ -23,7 +23,7 @@ from jsproto.client.connection.requests import Requests
 from jsproto.client.consume.retry import PROGRESS_ROOM
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError, OutboundBufferLimitError
 from jsproto.grammar.bodies import decode_json
-from jsproto.grammar.headers import Headers
+from jsproto.grammar.headers import NO_HEADERS, Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.times import Duration, nanoseconds
 from jsproto.outbox import Conversation, Outbox, bulk
@@ -82,7 +82,7 @@ class ConsumerMsg:
             RemoteProtocolError: the header block is malformed.
         """
         header = self._raw[2]
-        return Headers() if header is None else Headers.parse(header)
+        return NO_HEADERS if header is None else Headers.parse(header)
 
     @property
     def metadata(self) -> JSAck:

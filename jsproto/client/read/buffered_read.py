@@ -13,7 +13,7 @@ from __future__ import annotations
 from jsproto.client.read.read_buffer import ReadBuffer
 from jsproto.errors import Error, RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns
-from jsproto.grammar.stored import StoredMsg, number
+from jsproto.grammar.stored import FieldsAsked, StoredMsg, number
 from jsproto.outbox import BulkConversation, Outbox, bulk
 from jsproto.ticket import Readable, Ticket
 
@@ -29,6 +29,7 @@ class BufferedRead(BulkConversation):
     """
 
     __slots__ = (
+        "_asked",
         "_last_header",
         "_outbox",
         "_readable",
@@ -49,7 +50,8 @@ class BufferedRead(BulkConversation):
         self._readable = Readable(outbox.completed)
         self._sid: int  # set where the read subscribes
         self._last_header: bytes | None = None  # of the last message, or end of a page, that was received
-        self._wants_columns = False  # the reader takes columns
+        self._asked: FieldsAsked | None = None  # by the reader, if they could be parsed at once
+        self._wants_columns = False  # the reader takes columns, or looks at subjects or times
 
     @property
     def num_pending(self) -> int | None:
@@ -64,7 +66,9 @@ class BufferedRead(BulkConversation):
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order. The next page is requested when few are left."""
-        messages = self._ready.pop_messages(most)
+        if self._asked is not None and self._asked.yes:
+            self._want_columns()
+        messages = self._ready.pop_messages(most, self._asked)
         self._after_pop(now)
         return messages
 
@@ -74,9 +78,7 @@ class BufferedRead(BulkConversation):
         Raises:
             RemoteProtocolError: a message has no subject or no time.
         """
-        if not self._wants_columns:
-            self._wants_columns = True
-            self._outbox.want_fields(self._sid)
+        self._want_columns()
         columns = self._ready.pop_columns(most)
         self._after_pop(now)
         return columns
@@ -92,6 +94,12 @@ class BufferedRead(BulkConversation):
             self._finish()
 
     # -- for the read itself -------------------------------------------------------------------------------------------
+
+    def _want_columns(self) -> None:
+        """From now on subjects and times are parsed as messages arrive, many at once."""
+        if not self._wants_columns:
+            self._wants_columns = True
+            self._outbox.want_fields(self._sid)
 
     def _after_pop(self, now: float) -> None:
         """The reader took something: perhaps there is room for more."""

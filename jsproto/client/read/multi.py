@@ -70,6 +70,7 @@ class LastMessages(DirectBatch):
     __slots__ = ("_from_seq", "_pending_reported", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
     _NEEDS_POINT = True
     _COUNTS_LATE = False  # what comes later belongs to a later point
+    _PARSES_AHEAD = False  # mostly the answers are few
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Final
 
 from jsproto.grammar.columns import StoredColumns, joined, stored_columns
-from jsproto.grammar.stored import StoredMsg, stored_messages
+from jsproto.grammar.stored import FieldsAsked, StoredMsg, stored_messages
 
 NONE: Final[tuple[bytes, ...]] = ()
 
@@ -54,11 +54,12 @@ class ReadBuffer:
         self._blocks.clear()
         self._at = self._count = 0
 
-    def pop_messages(self, most: int) -> list[StoredMsg]:
-        """Take up to ``most`` of them, in order."""
+    def pop_messages(self, most: int, asked: FieldsAsked | None = None) -> list[StoredMsg]:
+        """Take up to ``most`` of them, in order. ``asked`` hears when a field is looked at that is not parsed."""
         messages: list[StoredMsg] = []
         for part in self._popped(most):
-            messages += stored_messages(part.raw_headers, part.data, part.seqs)
+            subjects, seqs, times, data, headers = part
+            messages += stored_messages(headers, data, seqs, subjects, times, asked)
         return messages
 
     def pop_columns(self, most: int) -> StoredColumns:

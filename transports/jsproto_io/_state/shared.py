@@ -27,7 +27,7 @@ from jsproto.errors import ConnectionLostError, ForkedError, LocalProtocolError,
 from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
-from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.grammar.headers import NO_HEADERS, Headers, HeadersLike
 from jsproto.grammar.stored import StoredMsg
 from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
@@ -190,7 +190,7 @@ class MessageBase:
         Raises:
             RemoteProtocolError: the header block is malformed.
         """
-        return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
+        return NO_HEADERS if self._raw.header is None else Headers.parse(self._raw.header)
 
 
 class SubscriptionBase(ServedBase):
