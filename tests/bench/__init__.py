@@ -1,6 +1,7 @@
 """The benchmark: this library, its peers and a hand-written loop side by side, against one real server.
 
-Run it as ``python -m tests.bench [--quick] [--rounds N] [--json FILE]``. The extra ``bench`` installs the peers.
+Run it as ``python -m tests.bench [--quick] [--rounds N] [--json FILE] [--html FILE]``. The extra ``bench`` installs the
+peers, and what draws the page. What a message costs in calls is counted by ``tests.bench.counts``.
 
 How it measures
  * Each run of a client is a process of its own.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from jsproto_io.nats_server import NatsServerError
-from tests.bench import report
+from tests.bench import page, report
 from tests.bench.series import BenchError, Plan, core_rows, installed, rows_of
 from tests.bench.table import JOBS, SIZE
 
@@ -39,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer messages and rounds: under a minute")
     parser.add_argument("--rounds", type=int, metavar="N", help="runs of each client (7, or 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots to FILE")
     parser.add_argument("--job", action="append", choices=list(JOBS), help="only this job; may be repeated")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
     options = parser.parse_args(arguments)
@@ -54,6 +58,14 @@ def main(arguments: list[str] | None = None) -> int:
         )
     except ValueError as error:
         parser.error(str(error.args[0]))
+    for file in (options.json, options.html):
+        if file is not None and (reason := why_not(file)):
+            print(f"bench: {file} cannot be written: {reason}", file=sys.stderr)
+            return 1
+    if options.html is not None and find_spec("matplotlib") is None:
+        print("bench: --html needs matplotlib: pip install 'jsproto[bench]'", file=sys.stderr)
+        return 1
+    began = datetime.now(UTC)
     try:
         rows = rows_of(plan, lambda text: print(text, file=sys.stderr))
     except (BenchError, NatsServerError) as error:
@@ -63,7 +75,20 @@ def main(arguments: list[str] | None = None) -> int:
     print("\n".join(report.lines(rows)))
     if options.json is not None:
         options.json.write_text(json.dumps([attrs.asdict(row) for row in rows], indent=1) + "\n")
+    if options.html is not None:
+        options.html.write_text(page.page(rows, began), encoding="utf-8")
     return 0
+
+
+def why_not(file: Path) -> str:
+    """Why a file cannot be written, which is better known before an hour of measuring than after it. Empty: it can."""
+    if file.is_dir():
+        return "it is a folder"
+    if not file.parent.is_dir():
+        return f"there is no folder {file.parent}"
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        return "no permission"
+    return ""
 
 
 if __name__ == "__main__":

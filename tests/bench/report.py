@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.bench.series import ResultRow, installed
-from tests.bench.table import CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SUM_GOALS, Goal, SumGoal
+from tests.bench.table import (
+    CORE_GOALS,
+    COST_GOALS,
+    DISTRIBUTIONS,
+    GOALS,
+    JOBS,
+    PEERS,
+    SUM_GOALS,
+    CostGoal,
+    Goal,
+    SumGoal,
+)
 
 WIDTH: Final = 22  # of a client's or a job's name
 
@@ -29,6 +40,8 @@ def lines(rows: Sequence[ResultRow]) -> Iterator[str]:
     yield "goals"
     for goal in GOALS:
         yield goal_line(goal, found)
+    for cost in COST_GOALS:
+        yield cost_line(cost, found)
     for total in SUM_GOALS:
         yield sum_line(total, found)
     for limit in CORE_GOALS:
@@ -86,6 +99,15 @@ def goal_line(goal: Goal, found: dict[tuple[str, str], ResultRow]) -> str:
         return f"  {'not measured':12} {text}"
     reached = ratio(goal.measure, found[goal.ours], found[goal.theirs])
     return f"  {'met' if reached >= goal.factor else 'missed':12} {text}: {reached:.1f}x"
+
+
+def cost_line(goal: CostGoal, found: dict[tuple[str, str], ResultRow]) -> str:
+    """A goal for the CPU of a row, and whether it was met."""
+    text = f"{' '.join(goal.ours)}, cpu: at most {goal.most:g} times {' '.join(goal.theirs)}"
+    if not {goal.ours, goal.theirs} <= found.keys():
+        return f"  {'not measured':12} {text}"
+    taken = found[goal.ours].cpu_us_per_msg / found[goal.theirs].cpu_us_per_msg
+    return f"  {'met' if taken <= goal.most else 'missed':12} {text}: {taken:.2f}"
 
 
 def sum_line(goal: SumGoal, found: dict[tuple[str, str], ResultRow]) -> str:

@@ -50,6 +50,7 @@ class ResultRow:
     size: int
     cpu_us_per_msg: float = attrs.field(converter=_to_nanoseconds)
     msgs_per_s: int = attrs.field(converter=_whole)
+    rounds: int = 1
 
 
 @attrs.frozen
@@ -106,7 +107,7 @@ def row(job: str, client: str, size: int, count: int, samples: Sequence[Sample])
     """The medians of ``samples``, each of ``count`` messages."""
     cpu = median(sample.cpu for sample in samples)
     elapsed = median(sample.elapsed for sample in samples)
-    return ResultRow(job, client, size, cpu / count * 1e6, count / elapsed)
+    return ResultRow(job, client, size, cpu / count * 1e6, count / elapsed, len(samples))
 
 
 def rows_of(plan: Plan, log: Callable[[str], None]) -> list[ResultRow]:

@@ -44,6 +44,15 @@ class Goal:
 
 
 @attrs.frozen
+class CostGoal:
+    """``ours`` takes at most ``most`` times the CPU of ``theirs`` (both (job, client))."""
+
+    most: float = attrs.field(validator=gt(0))
+    ours: tuple[str, str]
+    theirs: tuple[str, str]
+
+
+@attrs.frozen
 class SumGoal:
     """``ours`` takes at most as much CPU as ``parts`` together (all are (job, client))."""
 
@@ -420,6 +429,24 @@ GOALS: Final = (
         )
     ),
 )  # fmt: skip
+COST_GOALS: Final = (
+    *(
+        CostGoal(most, ("async-publish", driver), ("async-publish", "raw-socket"))
+        for driver, most in (("jsproto-sync", 1.75), ("jsproto-asyncio", 2.0), ("jsproto-trio", 2.0))
+    ),
+    *(
+        CostGoal(1.75, ("fast-ingest", driver), ("fast-ingest", "raw-socket"))
+        for driver in ("jsproto-sync", "jsproto-asyncio", "jsproto-trio")
+    ),
+    *(  # one header for each message, and every field of each message
+        CostGoal(2.0, (job, driver), (plain, driver))
+        for job in JOBS
+        for plain in (job.removesuffix("-headers").removesuffix("-fields"),)
+        if plain != job
+        for driver in JOBS[job].clients
+        if driver in JOBS[plain].clients and driver.startswith("jsproto-")
+    ),
+)
 SUM_GOALS: Final = tuple(
     SumGoal(("copy", driver), (("fetch-ack", driver), ("fast-ingest", driver)))
     for driver in ("jsproto-sync", "jsproto-asyncio", "jsproto-trio")

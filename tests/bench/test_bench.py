@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ import attrs
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench import report, series
+from tests.bench import page, report, series
 from tests.bench.series import BenchError, Plan, ResultRow, rotated, row
-from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SIZE, SUM_GOALS
+from tests.bench.table import CORE, CORE_GOALS, COST_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SIZE, SUM_GOALS, CostGoal
 from tests.bench.task import Sample, Task, shares
 
 CLIENTS = {client for job in JOBS.values() for client in job.clients}
@@ -25,6 +27,7 @@ def test_the_table_names_only_what_it_has() -> None:
     keys = {(name, client) for name, job in JOBS.items() for client in job.clients}
     assert {key for job in JOBS.values() for key in job.against} <= keys
     assert {key for goal in GOALS for key in (goal.ours, goal.theirs)} <= keys
+    assert {key for cost in COST_GOALS for key in (cost.ours, cost.theirs)} <= keys
     assert {key for total in SUM_GOALS for key in (total.ours, *total.parts)} <= keys
     assert {goal.job for goal in CORE_GOALS} <= set(CORE)
 
@@ -61,7 +64,7 @@ def test_a_goal_is_about_cpu_or_rate() -> None:
 
 def test_a_row_holds_medians_for_each_message() -> None:
     samples = [Sample(cpu, elapsed, 0, 0) for cpu, elapsed in ((0.2, 1.0), (0.1, 4.0), (9.0, 0.5))]
-    assert row("job", "client", 128, 1_000, samples) == ResultRow("job", "client", 128, 200.0, 1_000)
+    assert row("job", "client", 128, 1_000, samples) == ResultRow("job", "client", 128, 200.0, 1_000, 3)
 
 
 def test_a_ratio_above_one_is_better() -> None:
@@ -80,7 +83,71 @@ def test_goals_are_judged_as_they_are(cpu: float, verdict: str) -> None:
 
 def test_what_was_not_measured_is_no_success() -> None:
     text = "\n".join(report.lines([]))
-    assert text.count("not measured") == len(GOALS) + len(SUM_GOALS) + len(CORE_GOALS)
+    assert text.count("not measured") == len(GOALS) + len(COST_GOALS) + len(SUM_GOALS) + len(CORE_GOALS)
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1.0, "met"), (1.01, "missed")])
+def test_a_cost_is_judged_as_it_is(times: float, verdict: str) -> None:
+    goal = COST_GOALS[0]
+    rows = [ResultRow(*goal.ours, 128, 2 * goal.most * times, 1), ResultRow(*goal.theirs, 128, 2.0, 1)]
+    line = next(line for line in report.lines(rows) if "cpu: at most" in line)
+    assert line.split()[0] == verdict
+    assert line.endswith(f"{' '.join(goal.ours)}, cpu: at most 1.75 times {' '.join(goal.theirs)}: {1.75 * times:.2f}")
+
+
+def test_a_header_for_each_message_has_a_goal() -> None:
+    assert CostGoal(2.0, ("fast-ingest-headers", "jsproto-sync"), ("fast-ingest", "jsproto-sync")) in COST_GOALS
+    assert CostGoal(2.0, ("direct-get-fields", "jsproto-sync"), ("direct-get", "jsproto-sync")) in COST_GOALS
+
+
+@pytest.mark.parametrize("option", ["--json", "--html"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("", "it is a folder"), ("nowhere/rows", "there is no folder"), ("file/rows", "there is no folder")],
+)
+def test_a_file_that_cannot_be_written_is_told_before_the_runs(
+    option: str, path: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert bench.main([option, str(tmp_path / path)]) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith(f"bench: {tmp_path / path} cannot be written: {why}")
+    assert (told.err.count("\n"), told.out) == (1, "")
+
+
+def test_a_page_without_matplotlib_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    assert bench.main(["--html", str(tmp_path / "page.html")]) == 1
+    assert capsys.readouterr().err == "bench: --html needs matplotlib: pip install 'jsproto[bench]'\n"
+
+
+def test_a_page_stands_alone() -> None:
+    pytest.importorskip("matplotlib")
+    rows = [
+        ResultRow(job, client, 128, 2.5, 1_000, 7)
+        for job in ("fast-ingest", "direct-get-fields", "async-publish", "direct-get")
+        for client in JOBS[job].clients
+    ]
+    text = page.page(
+        [*rows, ResultRow("calibration", "python", 128, 0.25, 1)], datetime(2026, 11, 26, 12, 30, tzinfo=UTC)
+    )
+    assert text.count("<svg") == text.count("</svg>") == 2
+    assert not re.search(r"<(script|link|img|iframe)|url\(http|\bsrc=", text)
+    for word in ("fast-ingest, 128 B", "nats-py", "times the CPU of the hand-written loop", "2026-11-26 12:30 UTC"):
+        assert word in text
+    assert "<td>rounds</td><td>7</td>" in text
+    assert "nats-server: v" in text
+    assert "&lt;" not in page.table(iter([("a", "b")]))
+    assert "&lt;b&gt;" in page.table(iter([("a", "<b>")]))
+
+
+def test_what_stands_for_a_baseline() -> None:
+    assert page.baseline_of("fast-ingest", "nats-py") == ("async-publish", "nats-py")
+    assert page.baseline_of("fast-ingest", "raw-socket") == ("fast-ingest", "raw-socket")
+    assert [page.shown(cost) for cost in (0.12345, 12.345, 1234.5)] == ["0.123", "12.3", "1,234"]
+    assert [page.size(number) for number in (16, 128, 1024, 16_384)] == ["16 B", "128 B", "1 KiB", "16 KiB"]
 
 
 @pytest.mark.parametrize(("cpu", "verdict"), [(3.0, "met"), (3.1, "missed")])
@@ -150,7 +217,7 @@ def test_a_tiny_run_writes_valid_rows(
     jobs = [name for name, job in JOBS.items() if "jsproto-sync" in job.clients]
     assert [row["job"] for row in rows] == [*jobs, *CORE]
     for found in rows:
-        assert set(found) == {"job", "client", "size", "cpu_us_per_msg", "msgs_per_s"}
+        assert set(found) == {"job", "client", "size", "cpu_us_per_msg", "msgs_per_s", "rounds"}
         assert found["size"] == (JOBS[found["job"]].size or SIZE if found["job"] in JOBS else SIZE)
         assert found["cpu_us_per_msg"] > 0
         assert found["msgs_per_s"] > 0
