@@ -59,6 +59,17 @@ def sync_fast_ingest_single(task: Task) -> None:
                 batch.commit()
 
 
+def sync_async_publish_headers(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.async_publisher(max_pending=WINDOW) as publisher:
+                traces = islice(cycle(TRACES), run.count)
+                publisher.publish_many((run.subject, run.payload, {TRACE: trace}) for trace in traces)
+
+
 def sync_async_publish(task: Task) -> None:
     from jsproto_io.sync import connect
 
@@ -89,6 +100,17 @@ def sync_atomic(task: Task) -> None:
         for run in task.runs():
             for chunk in batches(run):
                 js.publish_batch((run.subject, run.payload) for _ in chunk)
+
+
+def sync_atomic_headers(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            for chunk in batches(run):
+                traces = islice(TRACES, len(chunk))
+                js.publish_batch((run.subject, run.payload, {TRACE: trace}) for trace in traces)
 
 
 def sync_atomic_single(task: Task) -> None:

@@ -156,6 +156,12 @@ JOBS: Final = {
             "raw-socket": raw.atomic,
         },
     ),
+    "atomic-headers": Job(
+        "the same, with a header in each message that varies",
+        100_000,
+        {"jsproto-sync": ours.sync_atomic_headers},
+        against=(("atomic", "nats-py"), ("atomic", "nats-jetstream-extra"), ("atomic", "raw-socket")),
+    ),
     "atomic-single": Job(
         "atomic batches of 1000, one call for each message",
         100_000,
@@ -170,6 +176,16 @@ JOBS: Final = {
         "publish with an acknowledgement each, 1000 on the way",
         30_000,
         ASYNC_PUBLISH,
+    ),
+    "async-publish-headers": Job(
+        "the same, with a header in each message that varies",
+        30_000,
+        {"jsproto-sync": ours.sync_async_publish_headers},
+        against=(
+            ("async-publish", "nats-py"),
+            ("async-publish", "nats-jetstream-extra"),
+            ("async-publish", "raw-socket"),
+        ),
     ),
     "async-publish-single": Job(
         "the same, one call and one acknowledgement to look at for each message",

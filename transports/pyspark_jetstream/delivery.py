@@ -34,6 +34,7 @@ from jsproto.errors import (
     MaxPayloadError,
     MessageNotFoundError,
 )
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE, MSG_ID
 from jsproto_io.sync import Connection, JetStream
@@ -93,12 +94,16 @@ def store(
     return Stored(rows, rows)
 
 
-def numbered(chunks: Iterable[Sequence[Row]], prefix: str, task: TaskId) -> Iterator[list[Row]]:
+def numbered(chunks: Iterable[Sequence[Row]], prefix: str, task: TaskId) -> Iterator[Sequence[Row]]:
     """The rows with message ids."""
     number = 0
     head = f"{prefix}.{task.batch}.{task.partition}."
     for chunk in chunks:
-        yield [_with_header(row, MSG_ID, f"{head}{number + offset}") for offset, row in enumerate(chunk)]
+        ids = [f"{head}{place}" for place in range(number, number + len(chunk))]
+        if isinstance(chunk, MessageColumns) and chunk.headers is None:
+            yield MessageColumns(chunk.subjects, chunk.payloads, {MSG_ID: ids})
+        else:
+            yield [_with_header(row, MSG_ID, each) for row, each in zip(chunk, ids, strict=True)]
         number += len(chunk)
 
 

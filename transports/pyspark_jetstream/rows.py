@@ -113,7 +113,7 @@ def _rows(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Ta
     payloads = data.fill_null(b"") if data.null_count else data
     messages = Chunk(_subjects(chunk, names, subject, taken), payloads, longest).messages
     headers = _headers(chunk, names, messages)
-    return messages if headers is None else [*zip(messages.subjects, messages.payloads, headers, strict=True)]
+    return messages if headers is None else MessageColumns(messages.subjects, messages.payloads, headers)
 
 
 def _subjects(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> pa.ChunkedArray | str:

@@ -9,7 +9,8 @@ Rules
 * All messages at once are tried first, because nearly always all of them are plain.
 
 How it works: subjects, payloads and headers become columns. Each check is one call for a column. The control lines of
-subjects come out of a cache. Pays: ``core-publish-many``, ``fast-ingest``, ``fast-ingest-headers`` and ``atomic``.
+subjects come out of a cache. Pays: ``core-publish-many``, ``fast-ingest``, ``fast-ingest-headers``,
+``atomic`` and ``atomic-headers``.
 
 Not here: the bytes themselves (``wire.bulk_encoder``). The write buffer (``session``).
 """
