@@ -6,8 +6,8 @@ and publish without a link.
 
 Rules:
 
-* A message goes to every subscription that matches, to one member of each queue group, and to every stream that takes
-  its subject.
+* A message goes to every subscription that matches, to one member of each queue group, and to the stream that has its
+  subject.
 * A publisher without any taker gets the status 503, if it asked for that in CONNECT.
 * What conversations and streams publish is routed after the message that caused it.
 * One input routes at most ``MAX_TURNS`` messages inside. The rest waits for ``handle_timeout``, because a consumer that
@@ -31,7 +31,7 @@ from jsproto.events import Event
 from jsproto.grammar.acks import Dialect
 from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.cron import Zone
-from jsproto.grammar.subjects import check_queue, check_subject, matches
+from jsproto.grammar.subjects import check_queue, check_subject
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
 from jsproto.server.access import Access
@@ -40,6 +40,7 @@ from jsproto.server.consume.consumer import Consumer
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
+from jsproto.server.routing import Subscriptions
 from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
 from jsproto.server.store.context import (
     ACCOUNT,
@@ -117,6 +118,7 @@ class Server:
     * ``context``: what its streams have in common.
     * ``api``: creates, changes and deletes streams.
     * ``sessions``: the open ones.
+    * ``subscriptions``: of clients and of conversations.
     * ``leaderless``: the names of streams without a leader.
     * ``choose``: maps the size of a queue group to the index of the member that gets a message. It may be replaced.
     """
@@ -174,8 +176,8 @@ class Server:
         self._host = host
         self._port = port
         self._clients = 0
+        self.subscriptions: Subscriptions[_LocalSubscription | Interest] = Subscriptions()
         self._local_subscriptions: dict[int, _LocalSubscription] = {}
-        self._by_head: dict[str, dict[int, _LocalSubscription]] = {}  # the same, by what ``_head`` says of the pattern
         self._sids = 0
         self._turn = 0
         self._now = 0.0
@@ -391,9 +393,7 @@ class Server:
 
     def has_interest(self, subject: str) -> bool:
         """Whether a client, a stream or a conversation gets what is sent to ``subject``."""
-        if any(inlet.stream.listens(subject) for inlet in self.api.streams.values()):
-            return True
-        return any(matches(one.pattern, subject) for one in self._subscriptions())
+        return self.api.taker(subject) is not None or next(self._subscribers(subject, None), None) is not None
 
     def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
         """Whether a client or a stream subscribes to ``subject`` itself, not by a wildcard.
@@ -406,12 +406,6 @@ class Server:
         ):
             return True
         return any(one.pattern == subject and one.queue == group for one in self._subscriptions())
-
-    def is_heard(self, subject: str) -> bool:
-        """Whether a client, a conversation or a stream takes what is published to ``subject``."""
-        if any(inlet.stream.listens(subject) for inlet in self.api.streams.values()):
-            return True
-        return next(self._subscribers(subject, None), None) is not None
 
     def client_info(self) -> dict[str, Any]:
         """What an audit says of the client whose request is being handled. Empty: it is none's."""
@@ -440,7 +434,8 @@ class Server:
         group = None if queue is None else check_queue(queue)
         self._sids += 1
         local = _LocalSubscription(self._sids, subject, conversation, group)
-        self._local_subscriptions[self._sids] = self._by_head.setdefault(_head(subject), {})[self._sids] = local
+        self._local_subscriptions[self._sids] = local
+        self.subscriptions.add(local)
         if not isinstance(conversation, Consumer):
             self._announce_interest()
         return self._sids
@@ -499,14 +494,13 @@ class Server:
     def _route(self, message: Msg, sender: ServerSession | None, inbox: str | None = None) -> bool:
         """Send a message to all takers of its subject, or of ``inbox``. Returns whether there is one."""
         subject = message.subject.decode("utf-8", "surrogateescape") if inbox is None else inbox
-        taken = False
-        for name, inlet in self.api.streams.items():
-            if name not in self.leaderless and inlet.stream.listens(subject):
-                taken = True
-                if self._bus is None:
-                    self._queue.append((inlet, message, None))
-                else:
-                    self._bus.carry(RoutedMessage(name, message), self._now)
+        inlet = self.api.taker(subject)
+        taken = inlet is not None and inlet.stream.config.name not in self.leaderless
+        if inlet is not None and taken:
+            if self._bus is None:
+                self._queue.append((inlet, message, None))
+            else:
+                self._bus.carry(RoutedMessage(inlet.stream.config.name, message), self._now)
         chosen: list[_LocalSubscription | Interest] = []
         groups: dict[bytes, list[_LocalSubscription | Interest]] = {}
         for one in self._subscribers(subject, sender):
@@ -538,28 +532,16 @@ class Server:
             yield from session.interests.values()
 
     def _subscribers(self, subject: str, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
-        """The subscriptions that get what ``sender`` publishes to ``subject``.
-
-        The local ones are many: the API has one for each verb, and each consumer has some. So only those are tried that
-        begin like the subject, or with wildcards.
-        """
-        tried, wild = self._by_head.get(_head(subject)), self._by_head.get("")
-        if tried is not None and wild is not None:
-            tried = dict(sorted((tried | wild).items()))
-        for local in (tried or wild or {}).values():
-            if matches(local.pattern, subject) and not self._is_leaderless(local.conversation):
-                yield local
-        for session in self.sessions:
-            if session is not sender or session.echo:
-                for interest in session.interests.values():
-                    if matches(interest.pattern, subject):
-                        yield interest
+        """The subscriptions that get what ``sender`` publishes to ``subject``."""
+        for one in self.subscriptions.find(subject):
+            if isinstance(one, Interest):
+                if one.session is not sender or one.session.echo:
+                    yield one
+            elif not self._is_leaderless(one.conversation):
+                yield one
 
     def _remove_local(self, sid: int) -> None:
-        head = _head(self._local_subscriptions.pop(sid).pattern)
-        del self._by_head[head][sid]
-        if not self._by_head[head]:
-            del self._by_head[head]
+        self.subscriptions.remove(self._local_subscriptions.pop(sid))
 
     def _deliver_local(self, local: _LocalSubscription, message: Msg, sender: ServerSession | None) -> None:
         if self._bus is not None and isinstance(local.conversation, Consumer):
@@ -612,9 +594,3 @@ def _has_all_tokens(subject: bytes) -> bool:
 def _public_key(kind: str, token: bytes) -> str:
     """56 letters and digits that look like a public key of nats-server, of a server (N) or a curve (X)."""
     return kind + b32encode(sha256(kind.encode() + token).digest() + b"key").decode().rstrip("=")[:_KEY_LENGTH]
-
-
-def _head(pattern: str) -> str:
-    """The first two tokens of a subject or a pattern, or the only one. Empty where one of them is a wildcard."""
-    head = pattern.split(".", 2)[:2]
-    return "" if "*" in head or ">" in head else ".".join(head)

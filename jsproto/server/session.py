@@ -19,7 +19,7 @@ servers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import dumps, loads
@@ -28,6 +28,7 @@ from jsproto.grammar.subjects import matches
 from jsproto.rules.link import LINK, LinkPhase, LinkStep
 from jsproto.server.access import Access, Grants, User, quoted
 from jsproto.server.client_reader import ClientReader
+from jsproto.server.routing import Subscriptions
 from jsproto.timers import Timer, Timers
 from jsproto.wire.encoder import OK, PING, PONG, encode_err, encode_info, encode_msg
 from jsproto.wire.frames import Connect, Frame, Ping, Pong, Pub, Sub, Unsub
@@ -53,7 +54,14 @@ _NO_RESPONDERS_BEFORE_2_12: Final = b"NATS/1.0 503\r\n\r\n"
 
 
 class SessionHost(Protocol):
-    """What a session calls: a server."""
+    """What a session calls: a server.
+
+    ``subscriptions``: the table of all, in which each session keeps its own.
+    """
+
+    @property
+    def subscriptions(self) -> Subscriptions[Any]:
+        """The table."""
 
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
         """The client of ``session`` published ``message``, to whatever subject."""
@@ -223,7 +231,7 @@ class ServerSession:
             self._grants.delivered(reply, now)
         interest.delivered += 1
         if interest.limit is not None and interest.delivered >= interest.limit:
-            del self.interests[interest.sid]
+            self._remove(interest)
         self._send(encode_msg(subject, interest.sid, reply, header if self.headers else None, payload))
 
     def tell_no_responders(self, subject: bytes, reply: bytes | None, now: float) -> None:
@@ -298,7 +306,7 @@ class ServerSession:
         self.headers = said.get("headers", self.headers)
         self.no_responders = said.get("no_responders", self.no_responders)
         if self._has_connected and self.interests:
-            self.interests.clear()
+            self._remove_all()
             self._host.changed(self, now)
         self._has_connected = True
         if not self._identify() or said.get("new_account") or self.said.get("account"):
@@ -348,7 +356,9 @@ class ServerSession:
             self._send_err(b"maximum subscriptions exceeded")
             return
         self._confirm()
-        self.interests[frame.sid] = Interest(self, frame.sid, pattern, frame.queue)
+        interest = Interest(self, frame.sid, pattern, frame.queue)
+        self.interests[frame.sid] = interest
+        self._host.subscriptions.add(interest)
         self._host.changed(self, now)
 
     def _unsubscribe(self, frame: Unsub, now: float) -> None:
@@ -358,8 +368,16 @@ class ServerSession:
         if frame.max_msgs is not None and interest.delivered < frame.max_msgs:
             interest.limit = frame.max_msgs
         else:
-            del self.interests[frame.sid]
+            self._remove(interest)
             self._host.changed(self, now)
+
+    def _remove(self, interest: Interest) -> None:
+        del self.interests[interest.sid]
+        self._host.subscriptions.remove(interest)
+
+    def _remove_all(self) -> None:
+        for interest in list(self.interests.values()):
+            self._remove(interest)
 
     def _send(self, data: bytes) -> None:
         self._writes.append(data)
@@ -385,7 +403,7 @@ class ServerSession:
     def _end(self) -> None:
         self.wants_close = True
         self.phase = LINK[self.phase, LinkStep.CLOSE] or self.phase
-        self.interests.clear()
+        self._remove_all()
         self._timers.clear()
         self._host.left(self)
 

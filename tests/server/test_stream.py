@@ -44,9 +44,8 @@ def test_a_new_stream_is_empty() -> None:
     assert store.state() == StreamState()
     assert store.created == 2 * SECOND
     assert (len(store), store.last_of(b"s.a"), store.get(1), store.deadline()) == (0, 0, None, None)
-    assert store.listens("s.a.b")
-    assert not store.listens("t.a")
-    assert not stream(subjects=None, mirror={"name": "M"}).listens("S")
+    assert store.config.subjects == ["s.>"]
+    assert not stream(subjects=None, mirror={"name": "M"}).config.subjects
 
 
 def test_messages_are_kept_as_they_came() -> None:

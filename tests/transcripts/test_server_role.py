@@ -84,7 +84,7 @@ class Server(Answered):
     def take(self, pub: Pub) -> None:
         """A message for whichever stream has its subject."""
         for inlet in self.inlets.values():
-            if inlet.stream.listens(pub.subject.decode()):
+            if any(matches(pattern, pub.subject.decode()) for pattern in inlet.stream.config.subjects or ()):
                 inlet.receive(Msg(pub.subject, b"", pub.reply, pub.header, pub.payload), self.now)
 
     def wait(self) -> None:

@@ -31,9 +31,6 @@ Action = Literal["create", "modify", "delete"]
 class ApiOutbox(ConsumerOutbox, Protocol):
     """What the API needs of its server beyond the outbox of consumers."""
 
-    def is_heard(self, subject: str) -> bool:
-        """Whether a client, a conversation or a stream takes what is published to ``subject``."""
-
     def client_info(self) -> dict[str, Any]:
         """What an audit says of the client whose request is being handled. Empty: it is none's."""
 
@@ -62,7 +59,7 @@ class ApiAdvisories:
         self._publish(_AUDIT, "api_audit", said | {"response": answer.decode()}, now)
 
     def _publish(self, subject: str, kind: str, said: dict[str, Any], now: float) -> None:
-        if not self._outbox.is_heard(subject):
+        if not self._outbox.has_interest(subject):
             return
         context = self._context
         body = {"type": _TYPE + kind, "id": context.next_id(), "timestamp": format_timestamp(context.timestamp(now))}

@@ -60,6 +60,7 @@ from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level, check_open
 from jsproto.server.read.direct import FIELDS, GetRequest, find
 from jsproto.server.replication.replicas import ReplicaSet
+from jsproto.server.routing import Subscriptions
 from jsproto.server.store.context import NAME, ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, origin_of
@@ -108,6 +109,16 @@ _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+class _StreamSubject:
+    """One of the subjects of a stream."""
+
+    __slots__ = ("inlet", "pattern")
+
+    def __init__(self, pattern: str, inlet: StreamInlet) -> None:
+        self.pattern = pattern
+        self.inlet = inlet
+
+
 class JetStreamApi(Conversation):
     """The streams of one server, and the answers to requests about them.
 
@@ -122,6 +133,8 @@ class JetStreamApi(Conversation):
         "_outbox",
         "_prefixes",
         "_requests",
+        "_subjects",
+        "_takers",
         "_verbs",
         "consumers",
         "replica_sets",
@@ -132,6 +145,8 @@ class JetStreamApi(Conversation):
         """Answer from now on, below ``$JS.API`` and, if there is a domain, below its prefix too."""
         self.streams: dict[str, StreamInlet] = {}
         self.replica_sets: dict[str, ReplicaSet] = {}
+        self._takers: Subscriptions[_StreamSubject] = Subscriptions()
+        self._subjects: dict[str, list[_StreamSubject]] = {}  # in the table, by the names of streams
         self._context = context
         context.used = self._used
         self._outbox = outbox
@@ -192,6 +207,11 @@ class JetStreamApi(Conversation):
         asked = without_prefix(subject.decode("utf-8", "surrogateescape"), self._prefixes)
         return bool(asked) and not asked.startswith(_HEARD_BY_OTHERS)
 
+    def taker(self, subject: str) -> StreamInlet | None:
+        """The stream that takes messages to ``subject``: no two have it."""
+        found = self._takers.find(subject)
+        return found[0].inlet if found else None
+
     # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
     def create(self, config: StreamConfig, now: float, *, is_pedantic: bool = False) -> tuple[Stream, bool]:
@@ -224,6 +244,7 @@ class JetStreamApi(Conversation):
         """Let messages into ``stream``, which has a name and subjects of its own. ``now``: seconds."""
         made = stream.config.name
         self.streams[made] = StreamInlet(stream, self._context, self._outbox)
+        self._listen(made)
         self.replica_sets[made] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now, self._stream_of)
         for replica_set in self.replica_sets.values():
             replica_set.sources.made(made, now)
@@ -246,6 +267,7 @@ class JetStreamApi(Conversation):
         self._check_consumers(inlet, accepted)
         self._check_subjects(accepted)
         inlet.update(config)
+        self._listen(config.name)
         self.replica_sets[config.name].configure(now)
         self._advisories.changed(config.name, "modify", now)
         return inlet.stream
@@ -259,11 +281,22 @@ class JetStreamApi(Conversation):
         self._find(name).close(now)
         self.replica_sets[name].close(now)
         del self.streams[name], self.replica_sets[name]
+        self._listen(name)
         for replica_set in self.replica_sets.values():
             replica_set.sources.deleted(name, now)
         self._advisories.changed(name, "delete", now)
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _listen(self, name: str) -> None:
+        """Take messages to the subjects that a stream has now."""
+        for one in self._subjects.pop(name, ()):
+            self._takers.remove(one)
+        inlet = self.streams.get(name)
+        if inlet is not None:
+            self._subjects[name] = [_StreamSubject(pattern, inlet) for pattern in inlet.stream.config.subjects or ()]
+            for one in self._subjects[name]:
+                self._takers.add(one)
 
     def _find(self, name: str) -> StreamInlet:
         inlet = self.streams.get(name)

@@ -254,10 +254,6 @@ class Stream:
         """What it has in common with the other streams of its server."""
         return self._context
 
-    def listens(self, subject: str) -> bool:
-        """Whether ``subject`` is one of the stream's."""
-        return any(matches(pattern, subject) for pattern in self.config.subjects or ())
-
     def state(self) -> StreamState:
         """The stream's state, as STREAM.INFO reports it."""
         first = self._messages.get(self.first_seq)
