@@ -320,6 +320,7 @@ async def test_the_end_of_the_consumer_ends_the_work(scene: Any, driver: str) ->
     with pytest.raises(ConsumerDeletedError):
         await work.wait_closed()
     assert isinstance(work.error, ConsumerDeletedError)
+    await until(lambda: any(isinstance(event, SubscriptionFailed) for event in events))  # another thread may tell it
     assert [type(event) for event in events if isinstance(event, SubscriptionFailed)] == [SubscriptionFailed]
     await work.stop()  # nothing is left to be done
 
