@@ -18,13 +18,13 @@ client may send (FACTS.md F4.20).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
 from jsproto._event import event
 from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.headers import LINE_END, last_value
+from jsproto.grammar.headers import FIRST_LINE, LINE_END, last_value
 from jsproto.grammar.subjects import MAX_NAME
 
 COPY_SOURCE: Final = "Jsproto-Copy-Source"
@@ -35,6 +35,7 @@ _NAME: Final = COPY_SOURCE.encode()
 _ORIGIN: Final = re.compile(
     rb"([^ ]{1,%d}) ([0-9]{1,%d}) ([^ \r\n]{1,%d})(?: ([!-~]{1,%d}))?" % (MAX_NAME, MAX_DIGITS, MAX_NAME, MAX_NAME)
 )
+_END: Final = 2 * LINE_END
 _LINES: Final = re.compile(rb"(?:[!-9;-~]++:[^\r\n\0]*+\r\n)*+")
 _INSTRUCTIONS: Final = re.compile(rb"(?<=\n)(?:Nats-|%b:)[^\n]*\n" % _NAME)
 _BUT_TTL: Final = re.compile(rb"(?<=\n)(?:Nats-(?!TTL:)|%b:)[^\n]*\n" % _NAME)
@@ -99,3 +100,14 @@ def kept_lines(header: bytes, *, keep_ttl: bool) -> bytes:
     if b"Nats-" not in lines and _NAME not in lines:
         return lines
     return (_BUT_TTL if keep_ttl else _INSTRUCTIONS).sub(b"", b"\n" + lines)[1:]
+
+
+def kept_lines_of_all(headers: Sequence[bytes | None], *, keep_ttl: bool) -> list[bytes]:
+    """``kept_lines`` of each header block, b"" where there is none. Plain blocks are looked at as one text."""
+    given = [header for header in headers if header is not None]
+    text = b"".join([header[len(FIRST_LINE) : -len(LINE_END)] for header in given])
+    ends = {(header[: len(FIRST_LINE)], header[-len(_END) :]) for header in given}
+    is_plain = ends <= {(FIRST_LINE, _END)} and _LINES.fullmatch(text) is not None
+    if is_plain and b"Nats-" not in text and _NAME not in text:
+        return [b"" if header is None else header[len(FIRST_LINE) : -len(LINE_END)] for header in headers]
+    return [b"" if header is None else kept_lines(header, keep_ttl=keep_ttl) for header in headers]

@@ -114,19 +114,20 @@ def encode_counting(
     firsts: Sequence[int],
     sizes: Sequence[int],
     payloads: Sequence[bytes],
+    headers: HeaderLines | None = None,
 ) -> list[bytes]:
     """Messages with replies and header blocks, in which numbers count up from ``first`` and from ``firsts``.
 
-    ``lines``: how their control lines begin (``HPUB`` and the subject). ``block``: the bytes before, between and after
-    the numbers of a header block, one more than ``firsts``. Otherwise as ``encode_run``. Pays: ``copy``.
+    ``block``: the bytes before, between and after the numbers of a header block, one more than ``firsts``. Lines of
+    ``headers`` come first in the block, before all of these. Otherwise as ``encode_run``. Pays: ``copy``.
     """
     before, after = reply
-    constant = sum(map(len, block))
+    constant = len(FIRST_LINE) + sum(map(len, block))
     pieces = []
     for run, ((high, numbers), *inner) in side_by_side((first, *firsts), len(payloads)):
         size = constant + sum([len(shared) + len(rest[0]) for shared, rest in inner])
-        ends = _ends(b"%b %d %%d\r\n" % (after.replace(b"%", b"%%"), size), size, sizes[run])
-        columns: list[Column] = [_part(lines, run), before + high, numbers, ends]
+        ends, more = _header_ends(after + b" ", size, sizes[run], None if headers is None else headers.part(run))
+        columns: list[Column] = [b"H", _part(lines, run), before + high, numbers, *ends, FIRST_LINE, *more]
         for text, (shared, rest) in zip(block[:-1], inner, strict=True):
             columns += (text + shared, rest)
         pieces.append(_interleave(len(numbers), [*columns, block[-1], payloads[run]]))

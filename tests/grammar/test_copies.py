@@ -6,7 +6,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from jsproto.grammar.copies import COPY_SOURCE, CopyOrigin, filter_text, kept_lines, origin_of, parse_origin
+from jsproto.grammar.copies import (
+    COPY_SOURCE,
+    CopyOrigin,
+    filter_text,
+    kept_lines,
+    kept_lines_of_all,
+    origin_of,
+    parse_origin,
+)
 from jsproto.grammar.headers import Headers, encode_headers
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters=".*>/\\"), min_size=1)
@@ -90,6 +98,30 @@ def test_what_is_kept_can_always_be_sent(parts: list[bytes]) -> None:
     kept = kept_lines(b"".join(parts), keep_ttl=False)
     headers = Headers.parse(b"NATS/1.0\r\n%b\r\n" % kept)
     assert not any(name.startswith("Nats-") for name in headers)
+
+
+BLOCKS = st.sampled_from([None, b"", b"NATS/1.0\r\n", b"NATS/1.0 503\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n"]) | (
+    st.sampled_from(
+        [
+            b"",
+            b"A: b",
+            b"A: b\r\nC:",
+            b"A: Nats-b",
+            b"Nats-TTL: 5s\r\nA: b",
+            b"Jsproto-Copy-Source: X 1",
+            b"bad",
+            b"A: b\n",
+        ]
+    ).map(lambda lines: b"NATS/1.0\r\n%b\r\n\r\n" % lines)
+)
+
+
+@given(st.lists(BLOCKS), st.booleans())
+@example([None, b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\n\r\n"], False)
+@example([b"NATS/1.0\r\nA: b\r\n\r\n", None, b"NATS/1.0\r\nNats-TTL: 5s\r\n\r\n"], True)
+def test_the_headers_of_many_are_kept_as_those_of_each(blocks: list[bytes | None], keep_ttl: bool) -> None:
+    each = [b"" if block is None else kept_lines(block, keep_ttl=keep_ttl) for block in blocks]
+    assert kept_lines_of_all(blocks, keep_ttl=keep_ttl) == each
 
 
 def test_filters_as_an_origin_has_them() -> None:

@@ -5,8 +5,8 @@
   else has written to refuses the copy.
 * Messages of a consumer come in ascending order of their sequences.
 
-How it works: where a run of messages has no headers and no holes in its sequences, all its numbers count up, and one
-join encodes it (``bulk_encoder.encode_counting``). Otherwise each message takes one format. Pays: ``copy``.
+How it works: where a run of messages has no holes in its sequences, all its numbers count up, and one join encodes it
+(``bulk_encoder.encode_counting``). Otherwise each message takes one format. Pays: ``copy``.
 
 Not here: what becomes of a copy that is refused.
 """
@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from jsproto.grammar.columns import MessageColumns
-from jsproto.grammar.copies import COPY_SOURCE, kept_lines, origin_parts
+from jsproto.grammar.copies import COPY_SOURCE, kept_lines, kept_lines_of_all, origin_parts
 from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.headers import Headers
+from jsproto.grammar.headers import FIRST_LINE, Headers
 from jsproto.grammar.jsack import jsack_sequences
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SEQUENCE
-from jsproto.wire.bulk_encoder import all_equal, encode_counting
+from jsproto.wire.bulk_encoder import HeaderLines, all_equal, encode_counting, pub_head
 from jsproto.wire.frames import RawMsg
 
-_FENCE: Final = b"NATS/1.0\r\n%b: " % EXPECTED_LAST_SEQUENCE.encode()
+_FENCE: Final = b"%b: " % EXPECTED_LAST_SEQUENCE.encode()
 _LINE: Final = len("HPUB    \r\n\r\n") + 3 * MAX_DIGITS  # bytes besides subjects, header block and payload, at most
 _MAX_SUBJECTS: Final = 10_000  # beyond it the cache of control lines starts over
 
@@ -61,7 +61,7 @@ class CopyForm:
         for subject in new:
             text = self.subject(subject)
             self._check(text)
-            lines[subject] = b"HPUB %b " % text.encode("utf-8", "surrogateescape")
+            lines[subject] = pub_head(text.encode("utf-8", "surrogateescape"))
         found = [*map(lines.__getitem__, subjects)]
         return found[0] if len(found) == 1 else found
 
@@ -95,7 +95,7 @@ class CopyColumns(MessageColumns):
         self._expected = expected
         self._before = b"\r\n%b: %b" % (COPY_SOURCE.encode(), before)
         self._after = after + b"\r\n\r\n"
-        self._more = len(_FENCE) + len(self._before) + len(self._after) + 2 * MAX_DIGITS
+        self._more = len(FIRST_LINE) + len(_FENCE) + len(self._before) + len(self._after) + 2 * MAX_DIGITS
 
     @property
     def subjects(self) -> Sequence[str]:
@@ -120,17 +120,22 @@ class CopyColumns(MessageColumns):
         subjects, _, headers, payloads = zip(*self._raws, strict=True) if self._raws else ((), (), (), ())
         seqs, count, sizes = self.seqs, len(payloads), [*map(len, payloads)]
         is_plain, more = headers.count(None) == count, self._more
+        whole = sizes if is_plain else [size + len(header or b"") for size, header in zip(sizes, headers, strict=True)]
         control = len(reply[0]) + len(reply[1]) + max(map(len, subjects), default=0) + _LINE
-        if not is_plain or max(sizes, default=0) + more > largest or sum(sizes) + count * (more + control) > most:
+        if max(whole, default=0) + more > largest or sum(whole) + count * (more + control) > most:
             count = self._fitting(largest, most, control)
             subjects, headers, payloads = subjects[:count], headers[:count], payloads[:count]
             seqs, sizes, is_plain = seqs[:count], sizes[:count], headers.count(None) == count
         if not count:
             return 0, b""
         lines = self._form.lines(subjects)
-        if is_plain and seqs[-1] - seqs[0] == count - 1:
+        if seqs[-1] - seqs[0] == count - 1:
+            kept = None
+            if not is_plain:
+                each_kept = kept_lines_of_all(headers, keep_ttl=self._form.keeps_ttl)
+                kept = HeaderLines((each_kept,), [*map(len, each_kept)])
             block = (_FENCE, self._before, self._after)
-            pieces = encode_counting(reply, first, lines, block, (self._expected, seqs[0]), sizes, payloads)
+            pieces = encode_counting(reply, first, lines, block, (self._expected, seqs[0]), sizes, payloads, kept)
             return count, b"".join(pieces)
         before, after = reply
         frames = []
@@ -139,7 +144,7 @@ class CopyColumns(MessageColumns):
             block_of_one = self._block(place, header)
             size = len(block_of_one)
             sizes_of_one = (first + place, after, size, size + len(payload))
-            frames.append(b"%b%b%d%b %d %d\r\n%b%b\r\n" % (line, before, *sizes_of_one, block_of_one, payload))
+            frames.append(b"H%b%b%d%b %d %d\r\n%b%b\r\n" % (line, before, *sizes_of_one, block_of_one, payload))
         return count, b"".join(frames)
 
     def _fitting(self, largest: int, most: int, control: int) -> int:
@@ -160,9 +165,7 @@ class CopyColumns(MessageColumns):
         """The header block of one copy."""
         lines = self._form.kept(header)
         fence = self._expected + place
-        return b"NATS/1.0\r\n%b%b%d%b%d%b" % (
-            lines, _FENCE[len(b"NATS/1.0\r\n") :], fence, self._before, self.seqs[place], self._after,
-        )  # fmt: skip
+        return b"%b%b%b%d%b%d%b" % (FIRST_LINE, lines, _FENCE, fence, self._before, self.seqs[place], self._after)
 
     def __len__(self) -> int:
         return len(self._raws)
