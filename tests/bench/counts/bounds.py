@@ -19,7 +19,7 @@ from tests.bench.counts.rows import Row
 
 FILE: Final = Path(__file__).with_name("bounds.csv")
 SLACK: Final = {"calls": 0.01, "c_calls": 0.01, "bytecodes": 0.01, "blocks": 0.03}
-CRUMB: Final = 0.05
+CRUMB: Final = {"calls": 0.05, "c_calls": 0.05, "bytecodes": 0.5, "blocks": 0.2}
 
 Counts: TypeAlias = Mapping[Row, Mapping[str, float]]
 """For a message, by row and measure."""
@@ -102,5 +102,5 @@ def findings(table: Table, counts: Counts, python: str) -> Iterator[Finding]:
     for (job, client), measures in counts.items():
         for measure, counted in measures.items():
             bound = table.get((job, client, measure), {}).get(python, 0.0)
-            if abs(counted - bound) > max(SLACK[measure] * bound, CRUMB):
+            if abs(counted - bound) > max(SLACK[measure] * bound, CRUMB[measure]):
                 yield Finding(job, client, measure, bound, counted)

@@ -14,7 +14,8 @@ CORE: Final = ("core-publish-many", "core-parse-msg", "core-direct-get", "core-d
 BULK: Final = ("fast-ingest", "atomic", "async-publish", "direct-get", "fetch-ack", "ordered-push")
 SINGLE: Final = ("fast-ingest-single", "atomic-single", "async-publish-single", "fetch-ack-single")
 KEYS: Final = ("kv-put", "kv-get", "kv-snapshot", "kv-watch")
-SYNC_ALONE: Final = ("fast-ingest-headers", "direct-get-fields")
+READING_ALL: Final = ("direct-get-headers", "direct-get-fields")
+SYNC_ALONE: Final = ("fast-ingest-headers", *READING_ALL)
 ON_LOOPS: Final = ("consume", "consume-keys", "ordered-push-callback", "shared-publish")
 """On threads they need several."""
 
@@ -27,7 +28,7 @@ ROWS: Final[tuple[Row, ...]] = (
 
 MESSAGES: Final = 1_000
 FEWER: Final = {
-    **dict.fromkeys((*SINGLE, "consume", "consume-keys", "direct-get-fields", "kv-snapshot", "kv-watch"), 250),
+    **dict.fromkeys((*SINGLE, *READING_ALL, "consume", "consume-keys", "kv-snapshot", "kv-watch"), 250),
     **dict.fromkeys(("kv-get", "shared-publish"), 50),
 }
 """Messages of a job that does much for each of them."""

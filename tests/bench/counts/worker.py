@@ -1,20 +1,25 @@
 """The process that counts: ``python -m tests.bench.counts.worker JOB CLIENT [JOB CLIENT ...]``. It prints JSON.
 
-It is a process of its own, so that nothing else has been imported, cached or instrumented there.
+It is a process of its own, so that nothing else has been imported, cached or instrumented there. Each row is counted in
+a fork of it, so that no row changes what others find in caches and free lists.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
+from itertools import cycle
 from typing import Any, Final
 from unittest.mock import patch
 
 from jsproto import StreamConfig
+from jsproto.grammar.headers import encode_headers
 from jsproto.server.session import ServerSession
 from jsproto.testing.network import NetworkConditions
 from jsproto.testing.world import World
@@ -23,13 +28,17 @@ from tests.bench.counts.counter import Counter
 from tests.bench.counts.rows import messages
 from tests.bench.ours import LoopRunner
 from tests.bench.series import Plan
-from tests.bench.table import CORE, JOBS, SIZE
-from tests.bench.task import BUCKET, Run, Task, key_of, subject_of, warm_up_of
+from tests.bench.table import CORE, JOBS, SIZE, Job
+from tests.bench.task import BUCKET, TRACE, TRACES, Run, Task, key_of, subject_of, warm_up_of
 
 NEARBY: Final = NetworkConditions(latency=0.001, piece=65_536)
-DIGITS: Final = {"calls": 2, "c_calls": 2, "bytecodes": 2, "blocks": 1}
+DIGITS: Final = {"calls": 2, "c_calls": 2, "bytecodes": 1, "blocks": 2}
 CLIENTS: Final[Any] = {"jsproto-sync": "blocking", "jsproto-asyncio": "asyncio", "jsproto-trio": "trio"}
 """How each driver runs in the simulation."""
+IMPORTED: Final = (
+    "anyio", "jsproto_io.sync", "jsproto_io.testing.simulation.loop", "jsproto_io.testing.simulation.trio",
+)  # fmt: skip
+"""Once for all forks."""
 
 
 class CountedTask(Task):
@@ -101,20 +110,20 @@ def program(job: str, client: str) -> Any:
     if not isinstance(runner, LoopRunner):
 
         def threads(task: CountedTask) -> None:
-            prepare(task, reads=JOBS[job].reads)
+            prepare(task, JOBS[job])
             runner(task)
 
         return threads
     connect = import_module(f"jsproto_io.{CLIENTS[client]}").connect
 
     async def loop(task: CountedTask) -> None:
-        prepare(task, reads=JOBS[job].reads)
+        prepare(task, JOBS[job])
         await runner.run(connect, task)
 
     return loop
 
 
-def prepare(task: CountedTask, *, reads: bool) -> None:
+def prepare(task: CountedTask, job: Job) -> None:
     """Make the streams of a task on the server of the simulation."""
     server = current().server
     for stream in (warm_up_of(task.stream), task.stream):
@@ -124,13 +133,43 @@ def prepare(task: CountedTask, *, reads: bool) -> None:
             allow_atomic=True, allow_batched=True, allow_direct=True,
         )  # fmt: skip
         server.add_stream(config, current().world.now)
-        for number in range(task.count if reads else 0):
-            server.publish(f"{subject}.{key_of(number)}" if is_bucket else subject, bytes(task.size))
+        traces = cycle([encode_headers({TRACE: trace}) for trace in TRACES] if job.headers else [None])
+        for number, headers in zip(range(task.count if job.reads else 0), traces, strict=False):
+            named = f"{subject}.{key_of(number)}" if is_bucket else subject
+            server.publish(named, bytes(task.size), headers=headers)
+
+
+def in_fork(job: str, client: str) -> dict[str, float]:
+    """``counted``, in a fork of this process. A failure has been told when it ends the program."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            os.write(writer, json.dumps(counted(job, client)).encode())
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        text = pipe.read()
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        raise SystemExit(1)
+    measures: dict[str, float] = json.loads(text)
+    return measures
 
 
 def main(arguments: list[str]) -> None:
+    for module in (
+        "anyio",
+        "jsproto_io.sync",
+        "jsproto_io.testing.simulation.loop",
+        "jsproto_io.testing.simulation.trio",
+    ):
+        import_module(module)  # once for all forks
     rows = zip(arguments[::2], arguments[1::2], strict=True)
-    print(json.dumps([[job, client, counted(job, client)] for job, client in rows]))
+    print(json.dumps([[job, client, in_fork(job, client)] for job, client in rows]))
 
 
 if __name__ == "__main__":
