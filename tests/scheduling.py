@@ -2,8 +2,8 @@
 
 Rules
  * Tests go one by one to whoever is free. Some go together: one process takes them all.
- * Tests that wait come first, in the order of ``WAITING``. A third of the processes take tests from the other end:
-   while some wait for servers, others compute. Later all take what is left.
+ * Tests that wait come first, in the order of ``WAITING``. A third of the processes take tests from the other end,
+   where the longest are: while some wait for servers, others compute. Later all take what is left, which is short.
 
 Pays: the scheduler of xdist looks through all that a process has run after each test. Of 13,500 tests that is nine
 seconds. Here it forgets what has been run.
@@ -29,10 +29,14 @@ TOGETHER: Final = (
 """The tests of which one process takes all."""
 WAITING: Final = ("tests/integration/", "tests/test_nats_server.py", "tests/cli/", "tests/drivers/")
 """Places of tests that wait for servers and programs, the longest first."""
+LONG: Final = ("tests/bench/", "tests/simulation/")
+"""Places of tests that compute for seconds."""
 
 
 def rank(nodeid: str) -> int:
     """The place of a test in the queue."""
+    if nodeid.startswith(LONG):
+        return len(WAITING) + 1
     return next((number for number, place in enumerate(WAITING) if nodeid.startswith(place)), len(WAITING))
 
 
@@ -57,7 +61,7 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
         self._reschedule(node)
 
     def _assign_work_unit(self, node: Any) -> None:
-        from_the_end = self.nodes.index(node) < self.numnodes // 3
+        from_the_end = self.nodes.index(node) < max(1, self.numnodes // 3)
         scope, unit = self.workqueue.popitem(last=from_the_end)
         self.assigned_work[node][scope] = unit
         node.send_runtest_some([self._indices[nodeid] for nodeid in unit])
