@@ -23,6 +23,7 @@ def publish(self, *arguments, **keywords):
 """
 
 
+@pytest.mark.slow
 def test_nothing_costs_more_than_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
     """When this fails, it names the rows. What is meant to be is made the bound by ``--write``."""
     status = counts.main([])
