@@ -109,7 +109,7 @@ def first_ack(wire: Wire) -> tuple[int, int]:
     return ack["msgs"], ack["seq"]
 
 
-def async_publish(task: Task) -> None:
+def async_publish(task: Task, window: int = WINDOW) -> None:
     with Wire(task.url) as wire:
         for run in task.runs():
             message = b"PUB %b %b.ack %d\r\n%b\r\n" % (
@@ -117,7 +117,7 @@ def async_publish(task: Task) -> None:
             )  # fmt: skip
             sent = acked = 0
             while acked < run.count:
-                free = min(WINDOW - (sent - acked), run.count - sent)
+                free = min(window - (sent - acked), run.count - sent)
                 if free:
                     wire.send(message * free)
                     sent += free

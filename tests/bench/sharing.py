@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.bench.ours import Connect
 from tests.bench.peers import connect_extra, count
-from tests.bench.raw import Wire, ask, read_fetch
+from tests.bench.raw import Wire, ask, async_publish, read_fetch
 from tests.bench.task import CONSUMERS, SHARING, Run, Task, shares, warm_up_of
 
 if TYPE_CHECKING:
@@ -313,21 +313,7 @@ def extra_connect(task: Task) -> None:
 
 
 def raw_publish(task: Task) -> None:
-    with Wire(task.url) as wire:
-        for run in task.runs():
-            message = b"PUB %b %b.ack %d\r\n%b\r\n" % (
-                run.subject.encode(), wire.inbox, len(run.payload), run.payload,
-            )  # fmt: skip
-            sent = acked = 0
-            while acked < run.count:
-                free = min(SHARING - (sent - acked), run.count - sent)
-                if free:
-                    wire.send(message * free)
-                    sent += free
-                for payload in wire.payloads():
-                    if b'"seq":' not in payload:
-                        raise ConnectionError(f"not an acknowledgement: {payload!r}")
-                    acked += 1
+    async_publish(task, SHARING)
 
 
 def raw_consumers(task: Task) -> None:
