@@ -1,7 +1,7 @@
 """The phases of an ordered consumer (ADR-15), which reads through one server-side consumer after another.
 
-* A server-side consumer is asked for (CREATING). After the first one, its stream is compared with the one that was read
-  before (COMPARING), and then its deliveries are taken (FOLLOWING).
+* A server-side consumer is asked for (CREATING). Its stream is compared with the one that was read before (COMPARING),
+  and then its deliveries are taken (FOLLOWING).
 * Whatever is wrong with it, it is left, and another one is asked for: at once, after a pause, when the buffer has room,
   or on a new link.
 * Only ENDED is for good.
@@ -34,7 +34,7 @@ class OrderedStep(Enum):
 
     CREATE = "a consumer is asked for"
     COMPARE = "the consumer is there, and its stream is asked for"
-    FOLLOW = "the consumer is there, and its stream is the right one"
+    FOLLOW = "the consumer is there, and its stream is the right one, or cannot be compared"
     PAUSE = "an attempt failed, and the next one has to wait"
     FILL = "the buffer has no room for another consumer's messages"
     LOSE = "the link is lost"

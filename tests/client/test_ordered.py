@@ -19,7 +19,6 @@ from jsproto.errors import (
     JetStreamNotAvailableError,
     LocalProtocolError,
     PermissionsViolationError,
-    PushBasedError,
     RemoteProtocolError,
     TimeoutError,
 )
@@ -44,7 +43,6 @@ class Reading:
             stream="S", subject="s.a", idle_heartbeat=1.0, **options,
         )  # fmt: skip
         self.count = 0
-        self.identity: Pub | None = None  # the question when the stream was created, if it goes with the creation
         self.config: dict[str, Any] = {}
         self.request: Pub
         self.expect_creation()
@@ -53,26 +51,25 @@ class Reading:
 
     def expect_creation(self) -> None:
         """A consumer was asked for, once."""
-        asked = self.h.asked()
-        self.identity = next((pub for what, _, pub in asked if what == "STREAM.INFO.S"), None)
-        creations = [each for each in asked if ".CREATE." in each[0]]
+        creations = [each for each in self.h.asked() if ".DELETE." not in each[0]]
         assert len(creations) == 1, creations
         ((subject, body, self.request),) = creations
         self.config = body["config"]
         assert subject == f"CONSUMER.CREATE.S.{self.config['name']}.s.a"
         assert (body["stream_name"], body["action"]) == ("S", "create")
-        # Nobody subscribes to the consumer of a stream that is to be compared.
-        assert (self.config["deliver_subject"].encode() in self.h.subs.values()) is (self.identity is not None)
+        assert self.config["deliver_subject"].encode() not in self.h.subs.values()
         self.count = 0
 
-    def created(self, *, at: int | None = None, pending: int = 9) -> None:
+    def created(self, *, at: int | None = None, pending: int = 9, second: int | None = 1) -> None:
+        """The consumer is there, of a stream that was created at this ``second``. None: who asks for it has to wait."""
         start = self.config.get("opt_start_seq", 1) - 1 if at is None else at
         delivered = {"consumer_seq": 0, "stream_seq": start}
         self.h.reply_to(self.request, info(self.config["name"], self.config, delivered=delivered, num_pending=pending))
+        if second is not None:
+            self.identify(self.asked_for_identity(), second)
 
-    def identify(self, pub: Pub | None, second: int) -> None:
+    def identify(self, pub: Pub, second: int) -> None:
         """The stream was created at this second."""
-        assert pub is not None
         self.h.reply_to(pub, {"config": {"name": "S"}, "created": f"2026-11-20T21:06:{second:02}Z"})
 
     def asked_for_identity(self) -> Pub:
@@ -141,36 +138,45 @@ def test_a_gap_leads_to_a_consumer_that_starts_after_the_last_message(v2: bool) 
     assert reading.ordered.recreated == 1
 
 
-def test_messages_may_come_before_the_answer_to_the_creation() -> None:
+def test_nothing_is_subscribed_to_before_the_stream_is_known() -> None:
+    """The consumer's deliveries wait. Else they could be those of a stream that is not the one of the answer."""
     reading = Reading(answer=False)
-    assert not reading.ordered.ready().done
+    reading.created(second=None)
+    assert (reading.ordered.phase, reading.ordered.ready().done) == (OrderedPhase.COMPARING, False)
+    assert reading.config["deliver_subject"].encode() not in reading.h.subs.values()
+    reading.identify(reading.asked_for_identity(), 1)
+    assert reading.ordered.ready().done
     reading.push(1)
-    reading.push(2)
-    reading.h.reply_to(
-        reading.request, info("o_1", {}, delivered={"consumer_seq": 2, "stream_seq": 900})
-    )  # 900 may be on its way
-    assert reading.ordered.last_seq == 2
-    assert reading.take() == [1, 2]
+    assert reading.take() == [1]
 
 
-def test_the_buffer_may_be_full_before_the_answer_to_the_creation() -> None:
-    reading = Reading(answer=False, pending_msgs_limit=2)
-    ready = reading.ordered.ready()
-    for seq in (1, 2, 3):
-        reading.push(seq)
-    assert ready.result() is None
-    reading.created()  # late: that consumer was left
-    assert reading.ordered.phase is OrderedPhase.FULL
-    assert reading.take() == [1, 2]
-    reading.expect_creation()
-    assert reading.config["opt_start_seq"] == 3
-
-
-def test_a_status_instead_of_the_first_consumer_is_an_error() -> None:
+@pytest.mark.parametrize("answer", ["503", "late", "refusal"])
+def test_a_stream_that_nobody_tells_of_is_followed_all_the_same(answer: str) -> None:
     reading = Reading(answer=False)
     ready = reading.ordered.ready()
-    reading.status(b"NATS/1.0 409 Consumer is push based\r\n\r\n")
-    assert isinstance(ready.error, PushBasedError)
+    reading.created(second=None)
+    asked = reading.asked_for_identity()
+    if answer == "late":
+        reading.h.advance(4.9)
+        assert not ready.done
+        reading.h.advance(0.1)
+    else:
+        reading.h.reply_to(asked, refusal(503, 10008), NOBODY if answer == "503" else None)
+    assert ready.result() is None
+    reading.push(1)
+    assert reading.take() == [1]
+    reading.status(heartbeat(1))
+    reading.identify(reading.asked_for_identity(), 1)
+    reading.status(heartbeat(1))
+    assert reading.h.asked() == []  # it is known
+
+
+def test_a_stream_that_is_deleted_before_its_first_consumer_is_followed_ends_it() -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.created(second=None)
+    reading.h.reply_to(reading.asked_for_identity(), refusal(404, 10059))
+    assert isinstance(ready.error, StreamNotFoundError)
 
 
 def test_a_heartbeat_shows_what_was_lost_last() -> None:
@@ -542,13 +548,7 @@ def test_a_carrier_that_cannot_publish_to_patterns_leaves_them_out(only: str | N
     assert asked[f"CONSUMER.CREATE.S.o_1{named}"]["config"].get("filter_subject") == only
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [
-        'Publish to "$JS.API.CONSUMER.CREATE.S.o_1.s.a"', 'Subscription to "_INBOX.o.1.m"',
-        'Subscription to "_INBOX.o.*"',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("refused", ['Publish to "$JS.API.CONSUMER.CREATE.S.o_1.s.a"', 'Subscription to "_INBOX.o.*"'])
 def test_what_may_not_be_asked_or_received_ends_it(refused: str) -> None:
     reading = Reading(answer=False)
     ready = reading.ordered.ready()
@@ -556,6 +556,9 @@ def test_what_may_not_be_asked_or_received_ends_it(refused: str) -> None:
     assert not ready.done
     reading.h.feed(f"-ERR 'Permissions Violation for {refused}'\r\n".encode())
     assert isinstance(ready.error, PermissionsViolationError)
+    later = Reading()
+    later.h.feed(b"-ERR 'Permissions Violation for Subscription to \"_INBOX.o.1.m\"'\r\n")
+    assert isinstance(later.ordered.error, PermissionsViolationError)
 
 
 def test_a_lost_link_after_the_end_changes_nothing() -> None:
@@ -571,7 +574,6 @@ def test_a_lost_link_after_the_end_changes_nothing() -> None:
 def known(config: ConsumerConfig | None = None, *, count: int = 3, **options: Any) -> Reading:
     """A reading of a stream whose identity is known, which has given ``count`` messages."""
     reading = Reading(config, **options)
-    reading.identify(reading.identity, 1)
     for seq in range(1, count + 1):
         reading.push(seq)
     return reading
@@ -587,8 +589,9 @@ def test_a_stream_that_is_the_same_is_read_on_once_that_is_known() -> None:
     reading = known()
     silence(reading)
     assert reading.config["opt_start_seq"] == 4
-    reading.created()
+    reading.created(second=None)
     comparing = reading.ordered.phase
+    assert reading.config["deliver_subject"].encode() not in reading.h.subs.values()
     reading.identify(reading.asked_for_identity(), 1)
     assert (comparing, reading.ordered.phase) == (OrderedPhase.COMPARING, OrderedPhase.FOLLOWING)
     reading.push(4)
@@ -616,8 +619,7 @@ def test_a_stream_that_was_made_again_is_read_from_its_first_message(
     reading = known(ConsumerConfig(filter_subject="s.a", **policy), count=count)
     silence(reading)
     left = reading.config["name"]
-    reading.created(at=20)  # it has as many messages already, and would skip them
-    reading.identify(reading.asked_for_identity(), 2)
+    reading.created(at=20, second=2)  # it has as many messages already, and would skip them
     (told,) = [event for event in reading.h.events() if isinstance(event, StreamRecreated)]
     assert told == StreamRecreated("S", count)
     assert reading.ordered.last_seq == 0
@@ -627,15 +629,13 @@ def test_a_stream_that_was_made_again_is_read_from_its_first_message(
     reading.config = body["config"]
     starts = ("deliver_policy", "opt_start_seq", "opt_start_time")
     assert {name: reading.config[name] for name in starts if name in reading.config} == again
-    reading.created(at=0)
-    reading.identify(reading.asked_for_identity(), 2)
+    reading.created(at=0, second=2)
     for seq in range(1, 5):
         reading.push(seq)
     assert reading.take() == [*range(1, count + 1), 1, 2, 3, 4]
     silence(reading)
     assert reading.config["opt_start_seq"] == 5
-    reading.created()
-    reading.identify(reading.asked_for_identity(), 2)
+    reading.created(second=2)
     reading.push(5)
     assert reading.take() == [5]
 
@@ -643,12 +643,10 @@ def test_a_stream_that_was_made_again_is_read_from_its_first_message(
 def test_a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one() -> None:
     reading = known(pending_bytes_limit=10)
     silence(reading)
-    reading.created(at=3)
-    reading.identify(reading.asked_for_identity(), 2)
+    reading.created(at=3, second=2)
     _, body, reading.request = reading.h.asked()[-1]
     reading.config = body["config"]
-    reading.created(at=0)
-    reading.identify(reading.asked_for_identity(), 2)
+    reading.created(at=0, second=2)
     reading.h.push(reading.config["deliver_subject"], ack_subject("o_3", 1, 1), b"000000001")  # finds no room
     assert reading.ordered.phase is OrderedPhase.FULL
     assert reading.ordered.last_seq == 0  # none of the new one was kept
@@ -667,7 +665,7 @@ def test_where_new_messages_begin_is_known_even_if_the_stream_was_empty() -> Non
 def test_a_stream_that_cannot_be_compared_now_is_compared_later(answer: dict[str, Any] | None) -> None:
     reading = known()
     silence(reading)
-    reading.created()
+    reading.created(second=None)
     if answer is None:
         reading.h.reply_to(reading.asked_for_identity(), None, NOBODY)
     else:
@@ -675,12 +673,12 @@ def test_a_stream_that_cannot_be_compared_now_is_compared_later(answer: dict[str
     assert reading.h.asked()[0][0] == "CONSUMER.DELETE.S.o_2"  # without anybody to notice that it is there
     reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
-    reading.created()
+    reading.created(second=None)
     reading.asked_for_identity()
     reading.h.advance(5.0)
     reading.h.advance(CREATE_MOST)
     reading.expect_creation()
-    reading.created()
+    reading.created(second=None)
     late = reading.asked_for_identity()
     reading.identify(late, 1)
     reading.identify(late, 7)  # once is enough
@@ -691,12 +689,12 @@ def test_a_stream_that_cannot_be_compared_now_is_compared_later(answer: dict[str
 def test_a_stream_that_is_gone_when_it_is_to_be_compared_ends_it() -> None:
     reading = known()
     silence(reading)
-    reading.created()
+    reading.created(second=None)
     reading.h.reply_to(reading.asked_for_identity(), refusal(404, 10059))
     assert isinstance(reading.ordered.error, StreamNotFoundError)
     again = known()
     silence(again)
-    again.created()
+    again.created(second=None)
     again.asked_for_identity()
     again.ordered.unsubscribe(again.h.now)
     assert again.h.asked()[0][0] == "CONSUMER.DELETE.S.o_2"
@@ -705,20 +703,20 @@ def test_a_stream_that_is_gone_when_it_is_to_be_compared_ends_it() -> None:
 def test_who_may_not_ask_for_the_stream_reads_on_without_comparing() -> None:
     refused = b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n"
     reading = Reading(answer=False)
+    reading.created(second=None)
+    reading.asked_for_identity()
     reading.h.feed(refused)
-    reading.created()
     reading.push(1)
-    reading.h.advance(3.0)
-    ((what, body, reading.request),) = [asked for asked in reading.h.asked() if "DELETE" not in asked[0]]
-    assert what == "CONSUMER.CREATE.S.o_2.s.a"  # nothing else is asked again
-    reading.config = body["config"]
-    reading.count = 0
-    reading.created()
+    reading.status(heartbeat(1))
+    assert reading.h.asked() == []
+    silence(reading)
+    reading.created(second=None)
+    assert reading.h.asked() == []  # nothing else is asked again
     reading.push(2)
     assert reading.take() == [1, 2]
     later = known()
     silence(later)
-    later.created()
+    later.created(second=None)
     later.asked_for_identity()
     later.h.feed(refused)
     assert later.ordered.phase is OrderedPhase.FOLLOWING
@@ -726,27 +724,22 @@ def test_who_may_not_ask_for_the_stream_reads_on_without_comparing() -> None:
     assert later.take() == [1, 2, 3, 4]
 
 
-def test_a_first_answer_that_does_not_say_when_the_stream_was_created_is_asked_for_again() -> None:
-    reading = Reading()
-    assert reading.identity is not None
-    reading.h.reply_to(reading.identity, {"error": 1})
+def test_a_heartbeat_that_cannot_ask_for_the_stream_leaves_it_to_the_next_one() -> None:
+    reading = Reading(answer=False)
+    reading.created(second=None)
+    reading.h.reply_to(reading.asked_for_identity(), {"error": 1})
     reading.push(1)
-    silence(reading)
-    assert reading.identity is not None
-    reading.created()
     session = reading.h.session
     session._write_buffer.size, pending = 10**9, session._write_buffer.size
-    reading.ordered.receive(Msg(b"_INBOX.o.2.m", b"1", None, heartbeat(0), b""), reading.h.now)
+    reading.ordered.receive(Msg(b"_INBOX.o.1.m", b"1", None, heartbeat(1), b""), reading.h.now)
     session._write_buffer.size = pending
     assert reading.h.asked() == []  # there was no room for it
-    reading.status(heartbeat(0))
+    reading.status(heartbeat(1))
     reading.identify(reading.asked_for_identity(), 1)
-    reading.push(2)
     silence(reading)
     reading.created()
-    reading.identify(reading.asked_for_identity(), 1)
-    reading.push(3)
-    assert reading.take() == [1, 2, 3]
+    reading.push(2)
+    assert reading.take() == [1, 2]
 
 
 def test_no_room_to_ask_for_the_stream_is_no_end() -> None:

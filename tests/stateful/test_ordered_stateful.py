@@ -52,6 +52,7 @@ class OrderedReading(Pushed):
         self.streams = [self.stream]
         self.consumers: dict[str, Model] = {}
         self.refusing = 0
+        self.late: list[Pub] = []  # questions for the stream, which servers answer after other requests
         for _ in range(stored):
             self.store()
         session = self.h.session
@@ -61,6 +62,8 @@ class OrderedReading(Pushed):
             pending_msgs_limit=limit,
         )  # fmt: skip
         self.serve()
+        self.arrive(100)
+        self.tell_identity()  # without it the next stream could not be told from this one
         self.arrive(100)
         assert self.reader.ready().done
 
@@ -77,7 +80,7 @@ class OrderedReading(Pushed):
                     consumer.stalled, consumer.sent_since = None, 0
             return
         if subject == "$JS.API.STREAM.INFO.S":
-            self.tell_identity(pub)
+            self.late.append(pub)
             return
         verb, _, name = subject.removeprefix("$JS.API.CONSUMER.").partition(".S.")
         if verb == "DELETE":
@@ -94,7 +97,8 @@ class OrderedReading(Pushed):
             body = info(name, config, delivered=at)
         self.reply(pub, body)
 
-    def tell_identity(self, pub: Pub) -> None:
+    def tell_identity(self) -> None:
+        pub = self.late.pop(0)
         body: dict[str, Any] = {"config": {"name": "S"}, "created": f"2026-11-20T21:06:{self.age % 60:02}.{self.age}Z"}
         if self.refusing:
             self.refusing -= 1
@@ -138,6 +142,11 @@ class OrderedReading(Pushed):
     def heartbeats(self) -> None:
         for consumer in self.consumers.values():
             self.beat(consumer)
+
+    @precondition(lambda self: self.late)
+    @rule()
+    def answer_late(self) -> None:
+        self.tell_identity()
 
     @rule(seconds=st.floats(0.0, 4.0))
     def time_passes(self, seconds: float) -> None:
@@ -224,6 +233,9 @@ class OrderedReading(Pushed):
         self.reconnect()
         for _ in range(400):
             self.serve()
+            self.arrive(1000)
+            while self.late:
+                self.tell_identity()
             self.arrive(1000)
             for consumer in list(self.consumers.values()):
                 while self.push(consumer):

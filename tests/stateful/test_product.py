@@ -449,7 +449,7 @@ def make_ordered(world: World) -> OrderedConsumer[JSMsg]:
     )  # fmt: skip
 
 
-FOLLOWING: Final = ("stream 1 (oldest)", "consumer 1 (newest)")
+FOLLOWING: Final = ("consumer 1 (newest)", "stream 1 (newest)")
 ORDERED: Final = Machine(
     "ordered consumer",
     make_ordered,
@@ -458,7 +458,8 @@ ORDERED: Final = Machine(
     {
         "CREATING": ("ready",),
         "CREATING: another one": (*FOLLOWING, "delivery 4 of o_1"),
-        "COMPARING": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)"),
+        "COMPARING": ("consumer 1 (newest)",),
+        "COMPARING: another one": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)"),
         "FOLLOWING": FOLLOWING,
         "FOLLOWING: another one": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)", "stream 1 (newest)"),
         "PAUSED": (*FOLLOWING, "delivery 4 of o_1", "unavailable 1 (newest)"),

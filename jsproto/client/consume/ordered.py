@@ -23,11 +23,12 @@ Rules:
 
 A stream that was deleted and made again counts its messages anew:
 
-* The stream's information is asked for at the start, and for each further consumer before that is subscribed to.
+* The stream's information is asked for once a consumer was created, and before that is subscribed to.
 * If the stream was ``created`` at another time, StreamRecreated is emitted. Reading begins again at the first message,
   or at the start time that was asked for.
-* The information is asked for after the consumer was created. A consumer dies with its stream, so one that is
-  subscribed to belongs to the right stream.
+* A consumer dies with its stream. So what comes after the answer comes from the stream that the answer is about.
+* The two requests are not under way together: servers would carry them out in any order (FACTS.md F7.13).
+* Where nobody answers, the first consumer is followed all the same, and its heartbeats ask again.
 
 The policy "last_per_subject" cannot be continued from a sequence. Until the last message of each subject has come, a
 new consumer asks for all of them again. A subject that was written to meanwhile shows its newest message only.
@@ -160,7 +161,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         if violation.operation == "subscribe" or violation.subject == self._asked:
             self._end(violation)
         elif violation.subject == self._api.stream_info(self.stream):
-            self._may_compare, self._identity = False, None
+            self._may_compare = False
             if self.phase is OrderedPhase.COMPARING:
                 self._follow_consumer(now)
 
@@ -214,7 +215,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         super()._receive_heartbeat(header, now)
         if self.phase is OrderedPhase.FOLLOWING:
             self._works()
-            if self._identity is None:  # the server had no answer to the first request
+            if self._identity is None and self._may_compare:  # the server had no answer to the first request
                 try:
                     self._ask_for_identity()
                 except OutboundBufferLimitError:
@@ -224,10 +225,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._recreate(f"nothing came for {now - self._watch.heard_at:g} s", now)
 
     def _refused(self, error: Error, now: float) -> None:
-        if self._ready is not None:
-            self._end(error)
-        else:
-            self._recreate(str(error), now)
+        self._recreate(str(error), now)
 
     def _overflow(self, size: int, now: float) -> None:
         super()._overflow(size, now)
@@ -272,9 +270,6 @@ class OrderedConsumer(ResumingBuffer[D]):
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
         self._is_asked_for = True
         try:
-            if self._identity is None:
-                self._sid = self._outbox.subscribe(self._deliver, self)
-                self._ask_for_identity()
             self._outbox.publish_to_pattern(self._asked, dumps(body), self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
@@ -288,8 +283,7 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def _ask_for_identity(self) -> None:
         """Ask when the stream was created."""
-        if self._may_compare:
-            self._outbox.publish(self._api.stream_info(self.stream), b"", self._identity_to)
+        self._outbox.publish(self._api.stream_info(self.stream), b"", self._identity_to)
 
     def _created(self, info: ConsumerInfo, now: float) -> None:
         """The present consumer is there."""
@@ -297,7 +291,7 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._restating = info.num_pending > 0
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
             self._start = info.delivered.stream_seq
-        if self._sid is not None:  # there is nothing to compare with
+        if not self._may_compare:
             self._follow_consumer(now)
             return
         self._step(OrderedStep.COMPARE)
@@ -312,10 +306,11 @@ class OrderedConsumer(ResumingBuffer[D]):
         """The stream was created then."""
         if self._identity is None:
             self._identity = created
-        elif self.phase is OrderedPhase.COMPARING and created == self._identity:
-            self._follow_consumer(now)
-        elif self.phase is OrderedPhase.COMPARING:
-            self._begin_anew(created, now)
+        if self.phase is OrderedPhase.COMPARING:
+            if created == self._identity:
+                self._follow_consumer(now)
+            else:
+                self._begin_anew(created, now)
 
     def _follow_consumer(self, now: float) -> None:
         """What the present consumer delivers is what comes next."""
@@ -344,11 +339,14 @@ class OrderedConsumer(ResumingBuffer[D]):
     @property
     def _answer_within(self) -> float:
         """Seconds: the caller waits for the first consumer, and decides how long."""
-        return self._timeout if self._ready is not None else min(self._timeout, ANSWER_WITHIN)
+        is_first = self._ready is not None and self.phase is OrderedPhase.CREATING
+        return self._timeout if is_first else min(self._timeout, ANSWER_WITHIN)
 
     def _failed(self, error: Error, now: float) -> None:
-        """The present consumer could not be created."""
-        if self._ready is not None or stays(error):
+        """The present consumer could not be created, or not be compared."""
+        if self.phase is OrderedPhase.COMPARING and self._identity is None and not stays(error):
+            self._follow_consumer(now)  # there is nothing to compare with yet
+        elif self._ready is not None or stays(error):
             self._end(error)
         else:
             self._drop()
@@ -356,7 +354,6 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def _recreate(self, reason: str, now: float) -> None:
         """Leave the present consumer for another one."""
-        self._is_there()  # it was, whatever is wrong with it now
         self._drop()
         self.recreated += 1
         self._outbox.emit(OrderedConsumerRecreated(self.stream, self.consumer, self.last_seq, reason))
