@@ -47,6 +47,12 @@ class Connected:
         sub = next(frame for frame in reversed(self.written()) if isinstance(frame, Sub))
         return sub.subject.rstrip(b">*"), sub.sid
 
+    def answer(self, request: Frame, payload: bytes, sid: bytes) -> None:
+        """Answer a request to the subscription ``sid``."""
+        assert isinstance(request, Pub)
+        assert request.reply is not None
+        self.session.receive_data(encode_msg(request.reply, sid, None, None, payload), 0.0)
+
 
 def cut(data: bytes) -> list[bytes]:
     """Chunks as a socket gives them."""
@@ -129,6 +135,11 @@ def deliver(count: int, size: int) -> Job:
         session, acker, api=ApiSubjects(), inbox="_INBOX.bench", config=ConsumerConfig(), timeout=5.0, now=0.0,
         stream="DATA", subject="DATA",
     )  # fmt: skip
+    anchor, create = peer.written()
+    assert isinstance(anchor, Sub)
+    peer.answer(create, b'{"stream_name":"DATA","name":"C","config":{}}', anchor.sid)
+    (ask,) = peer.written()
+    peer.answer(ask, b'{"config":{"name":"DATA"}}', anchor.sid)
     _, sid = peer.subscription()
     reply = b"$JS.ACK.DATA.%b.1.%%d.%%d.1750000000123456789.%%d" % consumer.consumer.encode()
     messages = [
