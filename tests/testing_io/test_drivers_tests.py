@@ -2,7 +2,8 @@
 
 Each test function of these modules that takes the fixture ``server`` alone is run again with the one of ``conftest``.
 
-The fixture is a server on sockets, and then one without.
+The fixture is a server on sockets, and then one without. A quick run has one driver for each test, chosen by its name.
+That all drivers do the same is shown against a real server.
 
 Not here: tests that stop a server, limit its permissions, or read its log.
 """
@@ -10,6 +11,7 @@ Not here: tests that stop a server, limit its permissions, or read its log.
 from __future__ import annotations
 
 import inspect
+from zlib import crc32
 
 import pytest
 
@@ -22,6 +24,7 @@ from tests.drivers import (
     test_sessions,
     test_subscribing,
 )
+from tests.drivers.conftest import DRIVERS
 
 pytestmark = pytest.mark.anyio
 
@@ -40,3 +43,31 @@ for _module in (
     for _name, _test in list(vars(_module).items()):
         if _name.startswith("test_") and "server" in inspect.signature(_test).parameters and _name != TWO_ADDRESSES:
             globals()[f"test_{_room}__{_name.removeprefix('test_')}"] = _test
+
+TESTS = [name for name in globals() if name.startswith("test_") and "__" in name]
+
+
+def own_driver(name: str) -> str:
+    """On which driver a quick run has this test."""
+    return list(DRIVERS)[crc32(name.encode()) % len(DRIVERS)]
+
+
+@pytest.fixture
+def driver(request: pytest.FixtureRequest) -> str:
+    """The driver under test."""
+    name: str = request.param
+    return name
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test is parametrized with all drivers. It is slow on those that are not its own."""
+    if "driver" in metafunc.fixturenames:
+        own = own_driver(metafunc.definition.originalname)
+        drivers = [pytest.param(each, marks=() if each == own else pytest.mark.slow) for each in DRIVERS]
+        metafunc.parametrize("driver", drivers, indirect=True)
+
+
+def test_a_quick_run_has_each_driver() -> None:
+    assert len(TESTS) > 100
+    for driver in DRIVERS:
+        assert len([name for name in TESTS if own_driver(name) == driver]) > len(TESTS) / 8
