@@ -171,6 +171,25 @@ def test_a_stream_that_nobody_tells_of_is_followed_all_the_same(answer: str) -> 
     assert reading.h.asked() == []  # it is known
 
 
+def test_another_answer_about_the_stream_changes_nothing() -> None:
+    reading = Reading(answer=False)
+    reading.created(second=None)
+    asked = reading.asked_for_identity()
+    reading.identify(asked, 1)
+    reading.h.reply_to(asked, refusal(503, 10008))
+    reading.push(1)
+    assert reading.take() == [1]
+    assert reading.ordered.phase is OrderedPhase.FOLLOWING
+
+
+def test_a_consumer_that_has_delivered_already_does_not_say_where_it_starts() -> None:
+    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="new"), answer=False)
+    delivered = {"consumer_seq": 2, "stream_seq": 7}
+    reading.h.reply_to(reading.request, info("o_1", reading.config, delivered=delivered, num_pending=0))
+    reading.identify(reading.asked_for_identity(), 1)
+    assert (reading.ordered.phase, reading.ordered.last_seq) == (OrderedPhase.FOLLOWING, 0)
+
+
 def test_a_stream_that_is_deleted_before_its_first_consumer_is_followed_ends_it() -> None:
     reading = Reading(answer=False)
     ready = reading.ordered.ready()
@@ -722,6 +741,19 @@ def test_who_may_not_ask_for_the_stream_reads_on_without_comparing() -> None:
     assert later.ordered.phase is OrderedPhase.FOLLOWING
     later.push(4)
     assert later.take() == [1, 2, 3, 4]
+
+
+def test_a_heartbeat_that_may_not_ask_for_the_stream_asks_once() -> None:
+    reading = Reading(answer=False)
+    reading.created(second=None)
+    reading.h.reply_to(reading.asked_for_identity(), {"error": 1})
+    reading.status(heartbeat(0))
+    reading.asked_for_identity()
+    reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n")
+    reading.status(heartbeat(0))
+    assert reading.h.asked() == []
+    reading.push(1)
+    assert (reading.take(), reading.ordered.phase) == ([1], OrderedPhase.FOLLOWING)
 
 
 def test_a_heartbeat_that_cannot_ask_for_the_stream_leaves_it_to_the_next_one() -> None:

@@ -57,6 +57,14 @@ def test_several_clients_in_one_world() -> None:
     assert [link.number for link in where.links] == [1, 2]
 
 
+def test_what_a_server_has_to_say_is_due_at_once() -> None:
+    where = world()
+    link = dialed(where)
+    assert (link.session, where.deadline()) == (None, where.now)  # it has not greeted
+    where.run()
+    assert where.deadline() != where.now
+
+
 def test_the_ends_of_links() -> None:
     where = world()
     ended, aborted, refused = dialed(where), dialed(where), dialed(where)

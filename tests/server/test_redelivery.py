@@ -5,6 +5,7 @@ from __future__ import annotations
 from jsproto.server.consume.redelivery import PendingAcks
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stored
+from tests.server.consuming import Shop
 from tests.server.harness import Inlet
 
 
@@ -29,3 +30,15 @@ def test_what_has_no_time_leaves_the_queue_for_ever() -> None:
     pending.queue(1)
     pending.leave_queue(101.0)
     assert (pending.queued, pending.check_at, 1 in pending) == (0, None, True)
+
+
+def test_the_ack_floor_where_only_an_older_message_waits() -> None:
+    """Nothing that waits is after the one that is acknowledged."""
+    shop = Shop(messages=2, ack_policy="explicit")
+    state = shop.consumer._state
+    for seq in (2, 1):
+        stored = shop.stream.get(seq)
+        assert stored is not None
+        state.delivered(stored, 1, shop.now)
+    state.settle(2, shop.now)
+    assert (state.floor_consumer, state.floor_stream, 1 in state.pending) == (1, 2, True)

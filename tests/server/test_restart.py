@@ -76,3 +76,14 @@ def test_a_crash_takes_what_was_acknowledged_and_not_written(mode: Any, left: li
     server.restart(4.0, unsynced_since=0.0)
     assert len(stream) == (0 if mode else 3)
     assert (stream.first_seq, stream.last_seq) == ((1, 0) if mode else (1, 3))
+
+
+def test_a_consumer_without_a_leader_subscribes_to_nothing() -> None:
+    server = made()
+    server.api.consumers.create("S", ConsumerConfig(durable_name="C", name="C"), 0.0)
+    next_message = "$JS.API.CONSUMER.MSG.NEXT.S.C"
+    assert server.is_subscribed(next_message)
+    server.lose_leader("S")
+    assert not server.is_subscribed(next_message)
+    server.elect_leader("S", 1.0)
+    assert server.is_subscribed(next_message)

@@ -319,9 +319,8 @@ class OrderedConsumer(ResumingBuffer[D]):
         if self._start is not None:
             self._floor = max(self._floor, self._start)
             self._is_placed = True
-        if self._sid is None:
-            self._sid = self._outbox.subscribe(self._deliver, self)
-            self._outbox.flush()
+        self._sid = self._outbox.subscribe(self._deliver, self)
+        self._outbox.flush()
         self._listen(now)
         self._is_there()
 
