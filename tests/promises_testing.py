@@ -99,7 +99,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "Whole programs in simulated time": (
         promise(
             "the same seed gives the same bytes at the same times, in each process and on each Python from 3.11 on.",
-            "simulation/test_determinism.py::test_five_processes_give_one_digest",
+            "simulation/test_determinism.py::test_several_processes_give_one_digest",
         ),
         promise(
             "With the two last lines of `worker` the other way round it passes with all 500 seeds.",

@@ -35,6 +35,11 @@ class Managed:
     def do(self, verb: str, *arguments: Any, **options: Any) -> Any:
         return self.pair.run_until(getattr(self.pair.js, verb)(*arguments, now=self.pair.now, **options))
 
+    def do_each(self, verb: str, *arguments: tuple[Any, ...]) -> list[Any]:
+        """The verb with each of these, asked together."""
+        asked = [getattr(self.pair.js, verb)(*each, now=self.pair.now) for each in arguments]
+        return [self.pair.run_until(each) for each in asked]
+
     def all(self, listed: Any) -> list[Any]:
         return self.pair.run_until(self.pair.client.run(listed.whole(self.pair.now)))
 
@@ -42,8 +47,7 @@ class Managed:
 def test_lists() -> None:
     side = Managed()
     names = [f"L{number:03d}" for number in range(300)]
-    for name in names:
-        side.make(name, subjects=[f"l.{name}"])
+    side.do_each("create_stream", *((StreamConfig(name, subjects=[f"l.{name}"]),) for name in names))
     assert side.do("stream_names") == [*names, "S"]
     assert side.do("stream_names", "l.*") == names
     assert [info.config.name for info in side.all(side.pair.js.streams("l.*"))] == names
@@ -53,8 +57,7 @@ def test_lists() -> None:
     with pytest.raises(NoMatchingStreamError, match="'nowhere': no stream has it"):
         side.do("find_stream", "nowhere")
     assert side.do("stream_subjects", "S") == {"s.0": 5, "s.1": 5}
-    for number in range(300):
-        side.do("create_consumer", "S", ConsumerConfig(durable_name=f"C{number:03d}"))
+    side.do_each("create_consumer", *(("S", ConsumerConfig(durable_name=f"C{n:03d}")) for n in range(300)))
     assert len(side.do("consumer_names", "S")) == 300
     assert [info.name for info in side.all(side.pair.js.consumers("S"))] == [f"C{n:03d}" for n in range(300)]
 

@@ -18,7 +18,7 @@ from jsproto_io.asyncio import Connection, JetStream, connect
 from jsproto_io.testing.simulation import simulate
 from tests.effort import examples
 
-SEEDS: Final = examples(200)
+SEEDS: Final = examples(100)
 PARTS: Final = 5  # which several processes may take
 UNTIL: Final = 2000.0
 
