@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from jsproto_io.nats_server import NatsServer
 from tests import servers
 from tests.effort import EFFORT, examples
-from tests.scheduling import Scheduling, rank
+from tests.scheduling import COMPUTING, Scheduling, computes, rank
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
@@ -109,6 +109,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+def is_everything(config: pytest.Config) -> bool:
+    """Whether a run leaves no place out, and selects no test by a name."""
+    everywhere = places(config) <= {config.rootpath, config.rootpath / "tests"}
+    return everywhere and not any(config.getoption(name, None) for name in SELECTIONS)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In a run of everything most processes leave what computes to the others."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None or computes(worker["workerid"], worker["workercount"]):
+        return None
+    place = f"{collection_path.relative_to(config.rootpath).as_posix()}/"
+    return True if place in COMPUTING and is_everything(config) and not config.option.markexpr else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Each worker compiles a share of the tests first, and reads what the others have compiled of the rest."""
@@ -131,9 +146,7 @@ def share_bytecode(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A run of some tests only measures no coverage: the gate is for all that run without a server."""
     share_bytecode(config)
-    everywhere = places(config) <= {config.rootpath, config.rootpath / "tests"}
-    selected = [config.getoption(name, None) for name in SELECTIONS]
-    if everywhere and not any(selected) and config.option.markexpr in ("", "not server"):
+    if is_everything(config) and config.option.markexpr in ("", "not server"):
         return
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage is not None:
