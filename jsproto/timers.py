@@ -10,16 +10,17 @@ Rules
 
 from __future__ import annotations
 
-from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
+
+from jsproto.enums import IdentityEnum
 
 K = TypeVar("K")
 
 _COMPACT_AT = 64  # stale heap entries are swept once they outnumber the live ones, and never below this
 
 
-class Timer(Enum):
+class Timer(IdentityEnum):
     """Every timer of the library."""
 
     HANDSHAKE = "the peer must finish INFO, CONNECT, PING, PONG by then"

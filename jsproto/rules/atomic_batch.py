@@ -14,13 +14,13 @@ Not here: which member asks for an answer, sequences, limits, timers.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
+from jsproto.enums import IdentityEnum
 from jsproto.rules.table import Table, total
 
 
-class AtomicPhase(Enum):
+class AtomicPhase(IdentityEnum):
     """Where a batch stands."""
 
     IDLE = "nothing was sent"
@@ -32,7 +32,7 @@ class AtomicPhase(Enum):
     DISCARDED = "the sender gave the batch up without a commit, and the server will forget it"
 
 
-class AtomicStep(Enum):
+class AtomicStep(IdentityEnum):
     """What can happen to a batch."""
 
     START = "the first message is sent"

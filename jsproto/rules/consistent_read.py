@@ -10,13 +10,13 @@ Not here: what an answer proves, and how many attempts a phase has (``client.rea
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
+from jsproto.enums import IdentityEnum
 from jsproto.rules.table import Table, total
 
 
-class ReadPhase(Enum):
+class ReadPhase(IdentityEnum):
     """What a read waits for."""
 
     DIRECT = "the answer of any replica"
@@ -26,7 +26,7 @@ class ReadPhase(Enum):
     ENDED = "nothing: it has its answer, or has failed"
 
 
-class ReadStep(Enum):
+class ReadStep(IdentityEnum):
     """What can happen to a read."""
 
     ASK_REPLICA = "the pause is over, and a replica is asked first"

@@ -15,13 +15,13 @@ Not here: the window (``window``), the reply subjects and the messages (``gramma
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
+from jsproto.enums import IdentityEnum
 from jsproto.rules.table import Table, total
 
 
-class FastPhase(Enum):
+class FastPhase(IdentityEnum):
     """Where a batch stands."""
 
     IDLE = "nothing was sent"
@@ -34,7 +34,7 @@ class FastPhase(Enum):
     ABANDONED = "the sender gave the batch up, and the server will forget it"
 
 
-class FastStep(Enum):
+class FastStep(IdentityEnum):
     """What can happen to a batch."""
 
     START = "the first message is sent"

@@ -14,14 +14,14 @@ and closes), TLS itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final, TypeAlias, get_args
 
+from jsproto.enums import IdentityEnum
 from jsproto.rules.table import Table, total
 from jsproto.wire.frames import Connect, Err, Frame, Info, Ok, Ping, Pong, Pub, Sub, Unsub
 
 
-class LinkPhase(Enum):
+class LinkPhase(IdentityEnum):
     """Where a link stands."""
 
     EXPECT_INFO = "the server has not spoken yet"
@@ -32,7 +32,7 @@ class LinkPhase(Enum):
     CLOSED = "nothing more will be sent or read"
 
 
-class LinkStep(Enum):
+class LinkStep(IdentityEnum):
     """What happens to a link besides frames."""
 
     START_TLS = "INFO, or the options, demand TLS"

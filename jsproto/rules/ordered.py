@@ -11,13 +11,13 @@ Not here: when a consumer is left and how long a pause is (``client.consume.orde
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
+from jsproto.enums import IdentityEnum
 from jsproto.rules.table import Table, total
 
 
-class OrderedPhase(Enum):
+class OrderedPhase(IdentityEnum):
     """Where an ordered consumer stands."""
 
     CREATING = "a consumer was asked for"
@@ -29,7 +29,7 @@ class OrderedPhase(Enum):
     ENDED = "nothing comes any more"
 
 
-class OrderedStep(Enum):
+class OrderedStep(IdentityEnum):
     """What can happen to an ordered consumer."""
 
     CREATE = "a consumer is asked for"

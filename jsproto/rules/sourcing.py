@@ -12,13 +12,13 @@ Not here: when a consumer is left and how long a pause is (``client.consume.sour
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
+from jsproto.enums import IdentityEnum
 from jsproto.rules.table import Table, total
 
 
-class SourcingPhase(Enum):
+class SourcingPhase(IdentityEnum):
     """Where a sourcing end stands."""
 
     CLAIMING = "the consumer is asked for, and made to deliver here"
@@ -31,7 +31,7 @@ class SourcingPhase(Enum):
     ENDED = "nothing comes any more, and nothing is acknowledged"
 
 
-class SourcingStep(Enum):
+class SourcingStep(IdentityEnum):
     """What can happen to a sourcing end."""
 
     CLAIM = "the consumer is asked for"

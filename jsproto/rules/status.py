@@ -12,10 +12,10 @@ Not here: statuses of Direct Get, what a heartbeat or flow control leads to
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 from jsproto._event import event
+from jsproto.enums import IdentityEnum
 from jsproto.errors import (
     BadPullError,
     ConflictError,
@@ -36,7 +36,7 @@ from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import number
 
 
-class Meaning(Enum):
+class Meaning(IdentityEnum):
     """What a status is to a consumer of messages."""
 
     HIDDEN = "normal: the application hears nothing of it"

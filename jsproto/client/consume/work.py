@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from jsproto.client.consume.message import (
@@ -39,6 +38,7 @@ from jsproto.client.consume.message import (
 from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.schedule import NO_KEY, Job, WorkSchedule
+from jsproto.enums import IdentityEnum
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.grammar.consumer import ConsumerConfig
@@ -61,7 +61,7 @@ MAX_REASON: Final = 200  # characters of a reason for the server's advisory
 _EVERYTHING: Final = 1_000_000  # messages: more than a buffer has
 
 
-class WorkPhase(Enum):
+class WorkPhase(IdentityEnum):
     """How far the work is."""
 
     OPEN = "messages are asked for"

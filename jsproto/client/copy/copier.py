@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from enum import Enum
 from typing import Final, NamedTuple
 
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.backoff import Backoff
 from jsproto.client.copy.columns import CopyColumns, CopyForm, sequences_of
 from jsproto.client.copy.target import CopyTarget
+from jsproto.enums import IdentityEnum
 from jsproto.errors import (
     APIError,
     BatchClosedError,
@@ -50,7 +50,7 @@ _LONGEST_PAUSE: Final = 5.0
 _SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
 
 
-class CopyStep(Enum):
+class CopyStep(IdentityEnum):
     """What a copy by fast ingest does when nothing is there to be taken."""
 
     AWAIT_ACK = "an acknowledgement is due by itself"
