@@ -36,6 +36,7 @@ SERVER_PART: Final = (
     rb"\r\nNats-N[^\r]++\r\nNats-Last-Sequence: [^\r]++\r\n\r\n"
 )
 _SERVER_PART: Final = re.compile(SERVER_PART)
+_ONLY_THREE: Final = frozenset({3})
 
 
 class StoredColumns(NamedTuple):
@@ -232,6 +233,31 @@ class MessageColumns(Sequence[Any]):
             return MessageColumns(self.subjects[place], self.payloads[place], own)
         message = self.subjects[place], self.payloads[place]
         return message if headers is None else (*message, own)
+
+
+def message_columns(messages: Sequence[Any]) -> tuple[Sequence[str], Sequence[bytes], Any]:
+    """Subjects, payloads and headers of messages to publish. None: no message has any headers.
+
+    Raises: TypeError or ValueError: one has not two parts, or three.
+    """
+    if type(messages) is not list and isinstance(messages, MessageColumns):  # to ask an abstract class costs more
+        return messages.subjects, messages.payloads, messages.headers
+    try:
+        return [subject for subject, _ in messages], [payload for _, payload in messages], None
+    except ValueError:  # some have headers
+        if {*map(len, messages)} != _ONLY_THREE:
+            messages = [message if len(message) == 3 else (*message, None) for message in messages]
+    return [each for each, _, _ in messages], [each for _, each, _ in messages], [each for _, _, each in messages]
+
+
+def in_columns(messages: Sequence[Any]) -> Sequence[Any]:
+    """A list or tuple of messages as ``MessageColumns``. As it is, if one has not two parts, or three."""
+    if not isinstance(messages, list | tuple):
+        return messages
+    try:
+        return MessageColumns(*message_columns(messages))
+    except (TypeError, ValueError):
+        return messages
 
 
 def _at(headers: Mapping[str, str | Sequence[str]], place: int | slice) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from jsproto.wire.limits import MAX_SIZE_DIGITS, Limits
 _CR: Final = 13
 _LF: Final = 10
 
-_SHORT: Final = 256  # bytes: less than that mostly holds too few messages for a search
+_SHORT: Final = 512  # bytes: less than that mostly holds too few messages for a search
 _FEW: Final = 8  # messages: after a search that found fewer, the rest is taken one by one
 _SMALL: Final = 1_024  # bytes of header block and payload: a search through more costs more than it saves
 _SEARCHES: Final = 16  # in the bytes of one feed

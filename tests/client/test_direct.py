@@ -372,7 +372,7 @@ def test_fields_are_found_on_every_link_once_columns_are_wanted(monkeypatch: pyt
     rows: list[MsgRun] = []
     monkeypatch.setattr(DirectBatch, "receive_run", lambda self, row, now: rows.append(row))
     read = Read(harness=Harness(max_reconnect_attempts=-1))
-    sent = b"".join(encode_msg(b"r", b"1", None, stored(seq, last=seq - 1, pending=0), b"") for seq in (1, 2))
+    sent = b"".join(encode_msg(b"r", b"1", None, stored(seq, last=seq - 1, pending=0), b"") for seq in (1, 2, 3))
     read.h.feed(sent)
     read.direct.pop_columns(1, read.h.now)
     read.h.feed(sent)

@@ -22,7 +22,7 @@ from operator import add
 from typing import Any, Final, TypeAlias
 
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.columns import message_columns
 from jsproto.grammar.headers import FIRST_LINE, LINE_END
 from jsproto.grammar.subjects import check_subject
 from jsproto.wire.bulk_encoder import Column, HeaderLines, all_equal, pub_head
@@ -38,7 +38,6 @@ Encode: TypeAlias = Callable[[Column, Sequence[int], Sequence[bytes], HeaderLine
 headers, if there are any."""
 
 _ONLY_BYTES: Final = frozenset({bytes})
-_ONLY_THREE: Final = frozenset({3})
 _NO_LINES: Final = len(FIRST_LINE) + len(LINE_END)  # bytes of a header block without lines
 
 
@@ -71,9 +70,10 @@ class BulkPublisher:
     ) -> tuple[Sequence[str], list[bytes]]:
         """``encode`` for all of ``messages``: nothing when there are none, or one of them is not plain."""
         try:
-            subjects, payloads, headers = _columns(messages)
+            subjects, payloads, headers = message_columns(messages)
             sizes = [*map(len, payloads)]
-            if max(sizes) > min(largest, SPLIT_WRITES_AT) or not _ONLY_BYTES.issuperset(map(type, payloads)):
+            most = sizes[0] if all_equal(sizes) else max(sizes)
+            if most > min(largest, SPLIT_WRITES_AT) or not _ONLY_BYTES.issuperset(map(type, payloads)):
                 return (), []
             lines = None if headers is None else _lines(messages, headers, len(sizes), reserved)
             if lines is not None and not self._may_have(lines, sizes, largest):
@@ -87,7 +87,7 @@ class BulkPublisher:
         count = 0
         try:
             for message in messages:
-                (subject,), (payload,), headers = _columns([message])
+                (subject,), (payload,), headers = message_columns([message])
                 if len(payload) > min(largest, SPLIT_WRITES_AT) or type(payload) is not bytes:
                     break
                 lines = None if headers is None else header_lines(headers, reserved)
@@ -119,18 +119,6 @@ class BulkPublisher:
             lines |= new
             found = [lines.get(subject) or pub_head(check_subject(subject)) for subject in subjects]
         return found[0] if len(found) == 1 else found
-
-
-def _columns(messages: Sequence[Any]) -> tuple[Sequence[str], Sequence[bytes], Any]:
-    """Subjects, payloads and headers of messages. None: no message has any headers."""
-    if isinstance(messages, MessageColumns):
-        return messages.subjects, messages.payloads, messages.headers
-    try:
-        return [subject for subject, _ in messages], [payload for _, payload in messages], None
-    except ValueError:  # some have headers
-        if {*map(len, messages)} != _ONLY_THREE:
-            messages = [message if len(message) == 3 else (*message, None) for message in messages]
-    return [each for each, _, _ in messages], [each for _, each, _ in messages], [each for _, _, each in messages]
 
 
 def _lines(messages: Sequence[Any], headers: Any, count: int, reserved: str) -> HeaderLines | None:

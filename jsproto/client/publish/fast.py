@@ -60,6 +60,7 @@ from jsproto.errors import (
 from jsproto.events import FlowRateChanged, GapReported, MessageRefused
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
 from jsproto.grammar.batch import encode_unbatched
+from jsproto.grammar.columns import in_columns
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.fast import GAP_MODES, MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
 from jsproto.grammar.fields import checked_word
@@ -263,10 +264,11 @@ class FastPublisher(Batch):
             if not self._may_wait(now):
                 self._refuse(now)
             return 0
-        before, run = self.sequence, messages[:room]
-        sequence = before
+        run = messages if len(messages) <= room else messages[:room]
+        columns = in_columns(run)
+        sequence = before = self.sequence
         try:
-            sequence += self._outbox.publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
+            sequence += self._outbox.publish_run(columns, (self._reply, b".1.$FI"), sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
                 subject, payload, headers = parts(message)
                 block = None if headers is None else encode_unbatched(headers)
@@ -277,7 +279,7 @@ class FastPublisher(Batch):
                 raise
         finally:
             self.sequence = sequence
-            self._sent.add((sequence, run if len(run) == sequence - before else run[: sequence - before]))
+            self._sent.add((sequence, columns if len(run) == sequence - before else columns[: sequence - before]))
             self._sent_at = now if sequence > before else self._sent_at
             if sequence == self._limit:
                 self._window_closed(now)

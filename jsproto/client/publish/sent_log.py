@@ -1,6 +1,7 @@
 """What a fast-ingest batch has published and the server has not acknowledged, in order of the sequences.
 
-* Messages are kept in runs, as they were published, so a run of 500 messages costs one entry.
+* Messages are kept in runs, as they were published, so a run of 500 messages costs one entry. Runs of columns cost
+  least: there are no tuples to be freed when the acknowledgement comes.
 * An acknowledgement drops whole runs. A run that it reaches in part is kept until it is acknowledged to its end.
 * A settled message was reported as refused or lost. ``since`` leaves it out, and ``compact`` drops it.
 

@@ -106,7 +106,8 @@ class ThreadEngine(facade.Connection):
         """Drain: send, wake the waiting threads, dispatch events, and wake the leader up if it would sleep too long."""
         interrupt: BaseException | None = None
         try:
-            while (link := self._drain_outputs()) is not None:
+            session, more = self._session, True
+            while more and (link := self._drain_outputs()) is not None:
                 try:
                     link.send()
                 except BaseException as error:  # a signal handler's: the count of sent bytes is known
@@ -116,6 +117,8 @@ class ThreadEngine(facade.Connection):
                 with self._lock:
                     link.note_sent()
                     self._sender = None
+                    # What else other threads have brought about meanwhile they have drained, too.
+                    more = bool(link.unsent) or session.wants_close or session.closed or session.wants_send(self._now())
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)

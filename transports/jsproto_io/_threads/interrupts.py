@@ -1,6 +1,8 @@
 """Ctrl-C while a waiting thread moves bytes: it ends the sleep, and KeyboardInterrupt follows when the state is whole.
 
-How it works: for the wait, a handler of SIGINT that only notes the signal takes the place of Python's own.
+How it works: for the wait, a handler of SIGINT that only notes the signal takes the place of Python's own. It is put
+there, and back, by the functions below those of ``signal``, which make a member of an enumeration of each handler, or
+try to: a tenth of a request that waits (``shared-publish``).
 
 Rules
  * Only Python's own handler is replaced, only in the main thread, and only until the end of the wait.
@@ -12,10 +14,11 @@ Not here: other signals, Ctrl-C outside of waits.
 
 from __future__ import annotations
 
-import signal
 import threading
+from _signal import default_int_handler, getsignal, signal  # type: ignore[import-not-found]  # CPython and PyPy have it
 from collections.abc import Callable
 from contextlib import suppress
+from signal import SIGINT
 from types import FrameType
 from typing import Any, Self
 
@@ -38,10 +41,10 @@ class DeferredSigint:
         """Defer Ctrl-C from now on. A handler of an outer wait is replaced as well."""
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
             with suppress(ValueError):  # a main thread of another interpreter gets no signals
-                before = signal.getsignal(signal.SIGINT)
+                before = getsignal(SIGINT)
                 held = isinstance(getattr(before, "__self__", None), DeferredSigint)
-                if held or before is signal.default_int_handler:
-                    signal.signal(signal.SIGINT, self._on_sigint)
+                if held or before is default_int_handler:
+                    signal(SIGINT, self._on_sigint)
                     self._before = before
 
     def check(self) -> None:
@@ -53,10 +56,10 @@ class DeferredSigint:
     def end(self) -> None:
         """Put the former handler back. KeyboardInterrupt if Ctrl-C has arrived meanwhile."""
         if self._before is not None:
-            handler = signal.signal(signal.SIGINT, self._before)
+            handler = signal(SIGINT, self._before)
             self._before = None
             if handler != self._on_sigint:  # an event's callback has changed it
-                signal.signal(signal.SIGINT, handler)
+                signal(SIGINT, handler)
         self.check()
 
     def _on_sigint(self, number: int, frame: FrameType | None) -> None:
