@@ -94,6 +94,7 @@ FlowMessage: TypeAlias = FlowAck | FlowGap | FlowError
 # What nearly every answer to a publish looks like, byte for byte: a tenth of the cost of reading JSON.
 _WORDS: Final = rb'\{"stream":"(%b[ !#-\[\]-~]++)", ?"seq":(%b0|[1-9][0-9]{0,18}+)(%b,"duplicate": true)?\}'
 _PLAIN: Final = re.compile(_WORDS % (b"", b"", b""))
+_FLOW_ACK: Final = re.compile(rb'\{"type":"ack","seq":(0|[1-9][0-9]{0,17}),"msgs":([1-9][0-9]{0,3})\}')
 _PLAIN_LINES: Final = re.compile(b"(?:%b\n)*+" % (_WORDS % (b"?:", b"?:", b"?:")))
 
 
@@ -156,8 +157,11 @@ def parse_flow(payload: bytes) -> PubAck | APIError | FlowMessage:
 
     APIError: the batch, or one message of it, was refused in the shape of a publish acknowledgement. A PubAck
     without ``batch`` comes from a server that does not know fast ingest and stored a plain message.
-    RemoteProtocolError when it is none of all that.
+    RemoteProtocolError when it is none of all that. Flow acknowledgements take a short cut (``fast-ingest``).
     """
+    flow = _FLOW_ACK.fullmatch(payload)
+    if flow is not None:
+        return FlowAck(int(flow[1]), int(flow[2]))
     body = loads(payload)
     kind = body.get("type")
     if kind == "ack":

@@ -129,6 +129,24 @@ def test_the_short_cut_for_plain_acks_reads_what_json_says(
         assert parse_pub_ack(payload) == answer
 
 
+@given(
+    st.sampled_from(["0", "1", "00", "9" * 18, "9" * 19, str(BIG), str(BIG + 1), "-1", "1.0", "null", ""]),
+    st.sampled_from(["0", "1", "01", "9999", "65535", "65536", "-1", "1.0", "null", ""]),
+    st.sampled_from(["", " "]),
+    st.sampled_from(["", ',"new":1', ","]),
+)
+def test_the_short_cut_for_flow_acks_reads_what_json_says(seq: str, msgs: str, blank: str, rest: str) -> None:
+    payload = f'{{"type":"ack",{blank}"seq":{seq},"msgs":{msgs}{rest}}}'.encode()
+    general = payload + b" "  # a blank at the end keeps it from the short cut
+    try:
+        answer = parse_flow(general)
+    except RemoteProtocolError:
+        with pytest.raises(RemoteProtocolError):
+            parse_flow(payload)
+    else:
+        assert parse_flow(payload) == answer
+
+
 def test_a_plain_ack_is_known_without_reading_json() -> None:
     assert is_plain_ack(b'{"stream":"S","seq":1}')
     assert is_plain_ack(b'{"stream":"S", "seq":1,"duplicate": true}')
