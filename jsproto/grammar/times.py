@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 from jsproto.errors import LocalProtocolError
@@ -42,6 +41,8 @@ _UNITS: Final[tuple[int, ...]] = tuple(10 ** (9 - digits) for digits in range(10
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400
 _INFINITE: Final = float("inf")
+_MOST_WHOLES: Final = 64
+_wholes: Final[dict[bytes | str, int]] = {}  # nanoseconds, by the text of a time stamp up to the point, if it was bytes
 _EPOCH_ORDINAL: Final = 719_163  # what date.toordinal() says of 1970-01-01
 _STAMP: Final = re.compile(
     rb"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]++))?"
@@ -144,10 +145,16 @@ def parse_timestamp(text: bytes | str) -> int:
     """A time stamp of either form as nanoseconds since the epoch. ValueError when it is none.
 
     Digits of the fraction after the ninth are dropped, as Go does.
+
+    How it works: servers write nine digits nine times in ten, and what is read together was often stored within the
+    same second, which is looked up. Pays: ``direct-get-fields``.
     """
+    fraction = text[20:-1]
+    if len(fraction) == 9 and text[-1] == _Z and fraction.isdigit() and (whole := _wholes.get(text[:20])) is not None:
+        return whole + int(fraction)
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
     fraction = raw[20:-1]
-    if fraction.isdigit() and raw[-1] == _Z and len(fraction) < 10:  # as servers write it, nearly always
+    if fraction.isdigit() and raw[-1] == _Z and len(fraction) < 10:
         try:
             return _whole_second(raw[:20]) + int(fraction) * _UNITS[len(fraction)]
         except ValueError:
@@ -169,12 +176,17 @@ def _parse(raw: bytes) -> int:
     return seconds * _SECOND + int(fraction[:9].ljust(9, b"0"))
 
 
-@lru_cache(64)  # what is read together was often stored within the same second
 def _whole_second(raw: bytes) -> int:
     """The nanoseconds of the seconds in front of a fraction, with the point between them."""
-    if not raw.endswith(b"."):
-        raise ValueError
-    return _parse(raw[:-1] + b"Z")
+    whole = _wholes.get(raw)
+    if whole is None:
+        if not raw.endswith(b"."):
+            raise ValueError
+        whole = _parse(raw[:-1] + b"Z")
+        if len(_wholes) >= _MOST_WHOLES:
+            _wholes.clear()
+        _wholes[raw] = whole
+    return whole
 
 
 def format_timestamp(stamp: int, ahead: int = 0) -> str:

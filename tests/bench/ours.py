@@ -144,7 +144,7 @@ def sync_direct_get_fields(task: Task) -> None:
         js = nc.jetstream()
         for run in task.runs():
             for message in js.get_batch(run.stream, batch=run.count):
-                if message.subject == run.subject and message.stream and message.timestamp and not message.headers:
+                if message.subject == run.subject and message.timestamp and not message.headers:
                     run.received += message.seq == run.received + 1
                     run.received_bytes += len(message.data)
 

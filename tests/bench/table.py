@@ -204,7 +204,7 @@ JOBS: Final = {
     "direct-get": Job("Direct Get of a whole stream, payload and sequence", 60_000, DIRECT_GET, reads=True),
     "direct-get-1k": Job("the same with 1 KiB in each message", 60_000, DIRECT_GET, reads=True, size=1024),
     "direct-get-fields": Job(
-        "Direct Get, and every field of every message is looked at",
+        "Direct Get, and subject, time and headers of every message are looked at, too",
         60_000,
         {"jsproto-sync": ours.sync_direct_get_fields},
         reads=True,

@@ -14,6 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError
+from jsproto.grammar import times
 from jsproto.grammar.times import MAX_DURATION, Seconds, end_of, format_timestamp, instant, nanoseconds, parse_timestamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,6 +81,15 @@ def test_written_stamps_read_back(stamp: int) -> None:
     text = format_timestamp(stamp)
     assert parse_timestamp(text) == stamp
     assert parse_timestamp(text.encode()) == stamp
+
+
+def test_many_seconds_are_read_once_and_again() -> None:
+    """The whole seconds that were read are remembered, up to a number."""
+    texts = [format_timestamp(second * 10**9 + 123_456_789).encode() for second in range(200)]
+    for _ in range(2):
+        assert [parse_timestamp(text) for text in texts] == [n * 10**9 + 123_456_789 for n in range(200)]
+        assert parse_timestamp(texts[-1]) == parse_timestamp(texts[-1].decode())
+    assert len(times._wholes) <= times._MOST_WHOLES
 
 
 @given(st.datetimes())
