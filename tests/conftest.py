@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from jsproto_io.nats_server import NatsServer
 from tests import servers
 from tests.effort import EFFORT, examples
-from tests.scheduling import COMPUTING, Scheduling, computes, rank
+from tests.scheduling import COMPUTING, ROOMS, Scheduling, computes, rank
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
@@ -45,6 +45,13 @@ REAL = (
     "tests/testing_io/test_plugin.py",
 )
 """Where each test runs one."""
+CORE = (
+    *ROOMS,
+    *(f"tests/test_{module}.py" for module in ("backoff", "errors", "outbox", "ticket", "timers")),
+)
+"""Where the core is tested, room by room. What runs there without a server covers it."""
+WITHOUT_A_SERVER = ("not server", "core and not server")
+"""Selections by marks that wait for no server."""
 _start = NatsServer.start
 SELECTIONS = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 
@@ -62,18 +69,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     if not all(place.is_dir() for place in places(config)):
         return 0
     cores = os.cpu_count() or 1
-    if config.option.markexpr == "not server":
+    if config.option.markexpr in WITHOUT_A_SERVER:
         return cores
     return max(cores, min(3 * cores, 6))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what runs a real server, by its fixtures or by its place. Leave out what is slow, unless it is asked for."""
+    """Mark what runs a real server, by its fixtures or by its place, and what tests the core.
+
+    Leave out what is slow, unless it is asked for.
+    """
     for item in items:
         place = item.nodeid.partition("::")[0]
         starting = SERVERS - {"server"} if place.startswith(MEMORY) else SERVERS
         if starting.intersection(getattr(item, "fixturenames", ())) or place.startswith(REAL):
             item.add_marker("server")
+        if place.startswith(CORE):
+            item.add_marker("core")
     if leaves_out_slow(config):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
@@ -144,9 +156,9 @@ def share_bytecode(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A run of some tests only measures no coverage: the gate is for all that run without a server."""
+    """A run of some tests only measures no coverage: the gate is for all that test the core without a server."""
     share_bytecode(config)
-    if is_everything(config) and config.option.markexpr in ("", "not server"):
+    if is_everything(config) and config.option.markexpr in ("", *WITHOUT_A_SERVER):
         return
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage is not None:

@@ -31,14 +31,13 @@ TOGETHER: Final = (
 """The tests of which one process takes all."""
 WAITING: Final = ("tests/integration/", "tests/test_nats_server.py", "tests/cli/", "tests/drivers/")
 """Places of tests that wait for servers and programs, the longest first."""
-COMPUTING: Final = tuple(
-    f"tests/{room}/"
-    for room in (
-        "client", "grammar", "pair", "rules", "server", "stateful", "transcripts", "wire", "bench", "simulation",
-    )
-)  # fmt: skip
-"""Places of tests that compute. The last ones do so for seconds."""
-LONG: Final = COMPUTING[-2:]
+ROOMS: Final = tuple(
+    f"tests/{room}/" for room in ("client", "grammar", "pair", "rules", "server", "transcripts", "wire")
+)
+"""Places of tests of the core, which compute."""
+LONG: Final = ("tests/bench/", "tests/simulation/")
+"""Places of tests that compute for seconds."""
+COMPUTING: Final = (*ROOMS, "tests/stateful/", *LONG)
 
 
 def rank(nodeid: str) -> int:

@@ -46,6 +46,7 @@ SAMPLES: list[Error] = [
     errors.MirrorAnswerError("S", "M"),
     errors.StreamRecreatedError("S"),
     errors.SnapshotError("x", 7),
+    errors.SettingsError("it is no seed", "prod", "user_seed"),
 ]
 
 
@@ -78,6 +79,7 @@ def test_what_the_messages_say() -> None:
         "let S answer (allow_direct)",
         "stream S was deleted and made anew while it was read",
         "x (the snapshot is as of sequence 7)",
+        "prod: user_seed: it is no seed",
     ]
     late = (("s", b"1"), errors.TimeoutError("late"))
     assert str(errors.AsyncPublishError(2, [late])) == (

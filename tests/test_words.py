@@ -7,6 +7,7 @@ Not here: comments in code, the changelog.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +22,13 @@ PAGES: Final = [ROOT / folder / "README.md" for folder in FOLDERS]
 MODULES: Final = [path for path in files(["jsproto", "transports"]) if path.suffix == ".py"]
 
 
+counted_once = cache(counted)
+
+
 def words_of(paths: list[Path]) -> Words:
     total = Words()
     for path in paths:
-        total.add(counted(path))
+        total.add(counted_once(path))
     return total
 
 
