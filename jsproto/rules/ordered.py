@@ -1,7 +1,7 @@
 """The phases of an ordered consumer (ADR-15), which reads through one server-side consumer after another.
 
-* A server-side consumer is asked for (CREATING). Its stream is compared with the one that was read before (COMPARING),
-  and then its deliveries are taken (FOLLOWING).
+* A server-side consumer is asked for (CREATING). Its stream is compared with the one that was asked for before
+  (COMPARING), and then its deliveries are taken (FOLLOWING).
 * Whatever is wrong with it, it is left, and another one is asked for: at once, after a pause, when the buffer has room,
   or on a new link.
 * Only ENDED is for good.
@@ -20,8 +20,8 @@ from jsproto.rules.table import Table, total
 class OrderedPhase(IdentityEnum):
     """Where an ordered consumer stands."""
 
-    CREATING = "a consumer was asked for"
-    COMPARING = "a consumer is there, and its stream is compared with the one that was read before"
+    CREATING = "a consumer, or before the first one its stream, was asked for"
+    COMPARING = "a consumer is there, and its stream is compared with the one that was asked for before"
     FOLLOWING = "messages come"
     PAUSED = "another attempt will be made when its time has come"
     FULL = "another consumer is created when there is room in the buffer"

@@ -135,11 +135,13 @@ def deliver(count: int, size: int) -> Job:
         session, acker, api=ApiSubjects(), inbox="_INBOX.bench", config=ConsumerConfig(), timeout=5.0, now=0.0,
         stream="DATA", subject="DATA",
     )  # fmt: skip
-    anchor, create = peer.written()
+    anchor, asked = peer.written()
     assert isinstance(anchor, Sub)
-    peer.answer(create, b'{"stream_name":"DATA","name":"C","config":{}}', anchor.sid)
-    (ask,) = peer.written()
-    peer.answer(ask, b'{"config":{"name":"DATA"}}', anchor.sid)
+    stream = b'{"config":{"name":"DATA"},"created":"2025-06-01T12:00:00Z"}'
+    peer.answer(asked, stream, anchor.sid)
+    for answer in (b'{"stream_name":"DATA","name":"C","config":{}}', stream):
+        (asked,) = peer.written()
+        peer.answer(asked, answer, anchor.sid)
     _, sid = peer.subscription()
     reply = b"$JS.ACK.DATA.%b.1.%%d.%%d.1750000000123456789.%%d" % consumer.consumer.encode()
     messages = [

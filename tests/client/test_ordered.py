@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.api_errors import StreamNotFoundError
+from jsproto.api_errors import ClusterNotAvailError, StreamNotFoundError
 from jsproto.client.connection.session import Session
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.ordered import OrderedConsumer
@@ -34,7 +34,8 @@ NOBODY = b"NATS/1.0 503\r\n\r\n"
 class Reading:
     """An ordered reading, and the server's side of its present consumer."""
 
-    def __init__(self, config: ConsumerConfig | None = None, *, answer: bool = True, **options: Any) -> None:
+    def __init__(self, config: ConsumerConfig | None = None, *, answer: bool | None = True, **options: Any) -> None:
+        """``answer``: the first consumer is there. None: not even its stream is known."""
         self.h = Pushing(**options.pop("session", {}))
         session = self.h.session
         self.ordered = OrderedConsumer(
@@ -45,7 +46,9 @@ class Reading:
         self.count = 0
         self.config: dict[str, Any] = {}
         self.request: Pub
-        self.expect_creation()
+        if answer is not None:
+            self.identify(self.asked_for_identity(), 1)
+            self.expect_creation()
         if answer:
             self.created()
 
@@ -150,52 +153,91 @@ def test_nothing_is_subscribed_to_before_the_stream_is_known() -> None:
     assert reading.take() == [1]
 
 
-@pytest.mark.parametrize("answer", ["503", "late", "refusal"])
+@pytest.mark.parametrize("answer", ["no responders", "not permitted"])
 def test_a_stream_that_nobody_tells_of_is_followed_all_the_same(answer: str) -> None:
-    reading = Reading(answer=False)
-    ready = reading.ordered.ready()
-    reading.created(second=None)
+    reading = Reading(answer=None)
     asked = reading.asked_for_identity()
-    if answer == "late":
-        reading.h.advance(4.9)
-        assert not ready.done
-        reading.h.advance(0.1)
+    if answer == "no responders":
+        reading.h.reply_to(asked, None, NOBODY)
     else:
-        reading.h.reply_to(asked, refusal(503, 10008), NOBODY if answer == "503" else None)
-    assert ready.result() is None
-    reading.push(1)
-    assert reading.take() == [1]
-    reading.status(heartbeat(1))
-    reading.identify(reading.asked_for_identity(), 1)
-    reading.status(heartbeat(1))
-    assert reading.h.asked() == []  # it is known
-
-
-def test_another_answer_about_the_stream_changes_nothing() -> None:
-    reading = Reading(answer=False)
+        reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n")
+    reading.expect_creation()
     reading.created(second=None)
-    asked = reading.asked_for_identity()
-    reading.identify(asked, 1)
-    reading.h.reply_to(asked, refusal(503, 10008))
+    assert reading.ordered.ready().result() is None
     reading.push(1)
+    reading.status(heartbeat(1))
     assert reading.take() == [1]
-    assert reading.ordered.phase is OrderedPhase.FOLLOWING
+    assert reading.h.asked() == []
+    reading.h.advance(3.0)
+    if answer == "no responders":  # perhaps it has one now
+        _, (what, _, asked) = reading.h.asked()
+        assert what == "STREAM.INFO.S"
+        reading.identify(asked, 1)
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 2
 
 
-def test_a_consumer_that_has_delivered_already_does_not_say_where_it_starts() -> None:
-    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="new"), answer=False)
-    delivered = {"consumer_seq": 2, "stream_seq": 7}
-    reading.h.reply_to(reading.request, info("o_1", reading.config, delivered=delivered, num_pending=0))
-    reading.identify(reading.asked_for_identity(), 1)
-    assert (reading.ordered.phase, reading.ordered.last_seq) == (OrderedPhase.FOLLOWING, 0)
-
-
-def test_a_stream_that_is_deleted_before_its_first_consumer_is_followed_ends_it() -> None:
-    reading = Reading(answer=False)
+@pytest.mark.parametrize("place", [1, 2, 3])
+@pytest.mark.parametrize("answer", ["none", "refusal", "not found"])
+def test_until_the_first_consumer_is_followed_any_error_ends_it(place: int, answer: str) -> None:
+    """The stream is asked for (1), then the consumer (2), then the stream again (3)."""
+    reading = Reading(answer=None)
     ready = reading.ordered.ready()
-    reading.created(second=None)
-    reading.h.reply_to(reading.asked_for_identity(), refusal(404, 10059))
-    assert isinstance(ready.error, StreamNotFoundError)
+    asked = reading.asked_for_identity()
+    if place > 1:
+        reading.identify(asked, 1)
+        reading.expect_creation()
+        asked = reading.request
+    if place > 2:
+        reading.created(second=None)
+        asked = reading.asked_for_identity()
+    reading.h.advance(59.9)
+    assert not ready.done
+    if answer == "none":
+        reading.h.advance(0.1)
+        assert isinstance(ready.error, TimeoutError)
+    else:
+        reading.h.reply_to(asked, refusal(404, 10059) if answer == "not found" else refusal(503, 10008))
+        assert isinstance(ready.error, StreamNotFoundError if answer == "not found" else ClusterNotAvailError)
+    assert asked.reply is not None
+    reading.ordered.answered(Msg(asked.reply, b"1", None, None, b"{}"), reading.h.now)  # it is late
+    deleted = [what for what, _, _ in reading.h.asked()]
+    assert deleted == ([] if place == 1 else ["CONSUMER.DELETE.S.o_1"])
+
+
+@pytest.mark.parametrize("policy", [{}, {"deliver_policy": "new"}])
+def test_a_stream_that_is_made_again_meanwhile_is_read_from_its_first_message(policy: dict[str, Any]) -> None:
+    """Between the creation of the first consumer, which is at message 20, and the answer about its stream."""
+    reading = Reading(ConsumerConfig(filter_subject="s.a", **policy), answer=False)
+    reading.created(at=20, second=2)
+    (told,) = [event for event in reading.h.events() if isinstance(event, StreamRecreated)]
+    assert told == StreamRecreated("S", 0)
+    reading.expect_creation()
+    assert reading.config["deliver_policy"] == "all"
+    reading.created(at=0, second=2)
+    assert reading.ordered.ready().done
+    reading.push(1)
+    assert reading.take() == [1]
+
+
+@pytest.mark.parametrize("phase", sorted({*OrderedPhase} - {OrderedPhase.ENDED}, key=str), ids=str)
+def test_a_drain_of_the_connection_ends_it_wherever_it_stands(phase: OrderedPhase) -> None:
+    options = {"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1}
+    reading = Reading(answer=False, pending_msgs_limit=2, session=options)
+    if phase is not OrderedPhase.CREATING:
+        reading.created(second=None if phase is OrderedPhase.COMPARING else 1)
+    if phase is OrderedPhase.PAUSED:
+        reading.push(7, skip=1)
+        reading.expect_creation()
+        reading.h.advance(5.0)
+    elif phase is OrderedPhase.FULL:
+        for seq in (1, 2, 3):
+            reading.push(seq)
+    elif phase is OrderedPhase.DOWN:
+        reading.h.lose()
+    assert reading.ordered.phase is phase
+    reading.h.session.drain(reading.h.now)
+    assert isinstance(reading.ordered.error, ConnectionClosedError)
 
 
 def test_a_heartbeat_shows_what_was_lost_last() -> None:
@@ -563,8 +605,11 @@ def test_a_carrier_that_cannot_publish_to_patterns_leaves_them_out(only: str | N
         Pedantic(h.session), Acker(h.session, h.session.requests, JSMsg, wants_acks=False), api=h.js.api,
         inbox="_INBOX.o", config=ConsumerConfig(filter_subject=only), timeout=5.0, now=h.now, stream="S", subject="S",
     )  # fmt: skip
-    asked = {what: body for what, body, _ in h.asked()}
-    assert asked[f"CONSUMER.CREATE.S.o_1{named}"]["config"].get("filter_subject") == only
+    ((_, _, pub),) = h.asked()
+    h.reply_to(pub, {"config": {"name": "S"}, "created": "2026-11-20T21:06:13Z"})
+    ((what, body, _),) = h.asked()
+    assert what == f"CONSUMER.CREATE.S.o_1{named}"
+    assert body["config"].get("filter_subject") == only
 
 
 @pytest.mark.parametrize("refused", ['Publish to "$JS.API.CONSUMER.CREATE.S.o_1.s.a"', 'Subscription to "_INBOX.o.*"'])
@@ -719,59 +764,19 @@ def test_a_stream_that_is_gone_when_it_is_to_be_compared_ends_it() -> None:
     assert again.h.asked()[0][0] == "CONSUMER.DELETE.S.o_2"
 
 
-def test_who_may_not_ask_for_the_stream_reads_on_without_comparing() -> None:
-    refused = b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n"
-    reading = Reading(answer=False)
-    reading.created(second=None)
-    reading.asked_for_identity()
-    reading.h.feed(refused)
-    reading.push(1)
-    reading.status(heartbeat(1))
-    assert reading.h.asked() == []
+def test_who_may_not_ask_for_the_stream_any_more_reads_on_without_comparing() -> None:
+    reading = known()
     silence(reading)
     reading.created(second=None)
-    assert reading.h.asked() == []  # nothing else is asked again
-    reading.push(2)
-    assert reading.take() == [1, 2]
-    later = known()
-    silence(later)
-    later.created(second=None)
-    later.asked_for_identity()
-    later.h.feed(refused)
-    assert later.ordered.phase is OrderedPhase.FOLLOWING
-    later.push(4)
-    assert later.take() == [1, 2, 3, 4]
-
-
-def test_a_heartbeat_that_may_not_ask_for_the_stream_asks_once() -> None:
-    reading = Reading(answer=False)
-    reading.created(second=None)
-    reading.h.reply_to(reading.asked_for_identity(), {"error": 1})
-    reading.status(heartbeat(0))
     reading.asked_for_identity()
     reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n")
-    reading.status(heartbeat(0))
-    assert reading.h.asked() == []
-    reading.push(1)
-    assert (reading.take(), reading.ordered.phase) == ([1], OrderedPhase.FOLLOWING)
-
-
-def test_a_heartbeat_that_cannot_ask_for_the_stream_leaves_it_to_the_next_one() -> None:
-    reading = Reading(answer=False)
-    reading.created(second=None)
-    reading.h.reply_to(reading.asked_for_identity(), {"error": 1})
-    reading.push(1)
-    session = reading.h.session
-    session._write_buffer.size, pending = 10**9, session._write_buffer.size
-    reading.ordered.receive(Msg(b"_INBOX.o.1.m", b"1", None, heartbeat(1), b""), reading.h.now)
-    session._write_buffer.size = pending
-    assert reading.h.asked() == []  # there was no room for it
-    reading.status(heartbeat(1))
-    reading.identify(reading.asked_for_identity(), 1)
+    assert reading.ordered.phase is OrderedPhase.FOLLOWING
+    reading.push(4)
     silence(reading)
-    reading.created()
-    reading.push(2)
-    assert reading.take() == [1, 2]
+    reading.created(second=None)
+    assert reading.h.asked() == []  # it is not asked for again
+    reading.push(5)
+    assert reading.take() == [1, 2, 3, 4, 5]
 
 
 def test_no_room_to_ask_for_the_stream_is_no_end() -> None:

@@ -363,11 +363,15 @@ def test_an_ordered_consumer_finds_its_stream() -> None:
     ((what, body, names),) = h.asked()
     assert (what, body) == ("STREAM.NAMES", {"offset": 0, "subject": "s.>"})
     h.reply_to(names, {"streams": ["S"], "total": 1})
+    stream = {"config": {"name": "S"}, "created": "2026-11-20T21:06:13Z"}
+    ((what, _, asked),) = h.asked()
+    assert what == "STREAM.INFO.S"
+    h.reply_to(asked, stream)
     ((what, body, create),) = h.asked()
     assert what == f"CONSUMER.CREATE.S.{body['config']['name']}.s.>"
     h.reply_to(create, info(body["config"]["name"], body["config"]))
     ((what, _, asked),) = h.asked()
     assert what == "STREAM.INFO.S"
     assert not ticket.done
-    h.reply_to(asked, {"config": {"name": "S"}, "created": "2026-11-20T21:06:13Z"})
+    h.reply_to(asked, stream)
     assert ticket.result().stream == "S"

@@ -42,8 +42,15 @@ class Model:
 class OrderedReading(Pushed):
     """The machine under test, its session, and the server."""
 
-    @initialize(limit=st.integers(2, 12), v2=st.booleans(), stored=st.integers(0, 10), gaps=st.booleans())
-    def start(self, limit: int, v2: bool, stored: int, gaps: bool) -> None:
+    @initialize(
+        limit=st.integers(2, 12),
+        v2=st.booleans(),
+        stored=st.integers(0, 10),
+        gaps=st.booleans(),
+        again=st.lists(st.sampled_from(["asked", "known", "created"]), unique=True),
+    )
+    def start(self, limit: int, v2: bool, stored: int, gaps: bool, again: list[str]) -> None:
+        """``again``: when the stream is made again, before the first consumer is followed."""
         self.begin()
         self.v2 = v2
         self.step = 2 if gaps else 1  # a filter leaves holes in the stream's numbers
@@ -62,9 +69,15 @@ class OrderedReading(Pushed):
             pending_msgs_limit=limit,
         )  # fmt: skip
         self.serve()
-        self.arrive(100)
-        self.tell_identity()  # without it the next stream could not be told from this one
-        self.arrive(100)
+        for moment in ("asked", "known", "created"):
+            if moment in again:
+                self.make_the_stream_again(stored)
+            if self.late:
+                self.tell_identity()
+            self.arrive(100)
+        while self.late:  # one more consumer, of the next stream
+            self.tell_identity()
+            self.arrive(100)
         assert self.reader.ready().done
 
     # -- the server ----------------------------------------------------------------------------------------------------

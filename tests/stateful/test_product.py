@@ -449,7 +449,8 @@ def make_ordered(world: World) -> OrderedConsumer[JSMsg]:
     )  # fmt: skip
 
 
-FOLLOWING: Final = ("consumer 1 (newest)", "stream 1 (newest)")
+CREATING: Final = ("stream 1 (newest)",)
+FOLLOWING: Final = (*CREATING, "consumer 1 (newest)", "stream 1 (newest)")
 ORDERED: Final = Machine(
     "ordered consumer",
     make_ordered,
@@ -457,8 +458,9 @@ ORDERED: Final = Machine(
     lambda consumer: consumer.phase.name,
     {
         "CREATING": ("ready",),
+        "CREATING: its stream is known": CREATING,
         "CREATING: another one": (*FOLLOWING, "delivery 4 of o_1"),
-        "COMPARING": ("consumer 1 (newest)",),
+        "COMPARING": (*CREATING, "consumer 1 (newest)"),
         "COMPARING: another one": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)"),
         "FOLLOWING": FOLLOWING,
         "FOLLOWING: another one": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)", "stream 1 (newest)"),

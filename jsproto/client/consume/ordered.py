@@ -17,18 +17,22 @@ Rules:
 
 * The first attempt at another consumer is made at once. The next ones follow after growing pauses (``retry``).
 * A message or heartbeat ends the series of attempts.
-* An API error that is no server error (5xx) ends the ordered consumer. So does any error of the first creation.
+* An API error that is no server error (5xx) ends the ordered consumer. So does any error until the first consumer is
+  followed.
 * After a full buffer the next consumer is created once half of the buffer has been taken.
 * While there is no link nothing is tried.
 
 A stream that was deleted and made again counts its messages anew:
 
-* The stream's information is asked for once a consumer was created, and before that is subscribed to.
+* The stream's information is asked for before the first consumer is created. It is asked for again once any consumer
+  was created, and before that is subscribed to.
 * If the stream was ``created`` at another time, StreamRecreated is emitted. Reading begins again at the first message,
   or at the start time that was asked for.
-* A consumer dies with its stream. So what comes after the answer comes from the stream that the answer is about.
-* The two requests are not under way together: servers would carry them out in any order (FACTS.md F7.13).
-* Where nobody answers, the first consumer is followed all the same, and its heartbeats ask again.
+* A consumer dies with its stream. So one that was created between two equal answers belongs to the stream that these
+  are about.
+* No two requests are under way together: servers would carry them out in any order (FACTS.md F7.13).
+* Where only STREAM.INFO is not permitted, or has no responder, a stream that is made again is not noticed.
+* Until a consumer is subscribed to, the server counts its ``inactive_threshold``, which must be more than a round trip.
 
 The policy "last_per_subject" cannot be continued from a sequence. Until the last message of each subject has come, a
 new consumer asks for all of them again. A subject that was written to meanwhile shows its newest message only.
@@ -40,7 +44,7 @@ Not here: finding the stream (``subscribe``), the buffer and flow control (``pus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -49,6 +53,7 @@ from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
     Error,
+    JetStreamNotAvailableError,
     LocalProtocolError,
     NotJSMessageError,
     OutboundBufferLimitError,
@@ -80,8 +85,8 @@ class OrderedConsumer(ResumingBuffer[D]):
     """
 
     __slots__ = (
-        "_asked", "_config", "_count", "_filter", "_identity", "_identity_to", "_is_asked_for", "_is_placed", "_made",
-        "_may_compare", "_restating", "_start", "_timeout", "_token", "phase", "recreated",
+        "_asked", "_config", "_count", "_filter", "_identity", "_is_asked_for", "_is_placed", "_made", "_may_compare",
+        "_ready_by", "_requests", "_restating", "_start", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -100,9 +105,9 @@ class OrderedConsumer(ResumingBuffer[D]):
     ) -> None:
         """Create the first consumer. ``config``: what to deliver, and from where on. The rest is settled here.
 
-        ``inbox``: a subject that nothing else uses. Its last token names the consumers. ``timeout``: seconds for
-        the first creation. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of silence are an
-        alarm. The other ``keywords`` are those of ``PushBuffer``.
+        ``inbox``: a subject that nothing else uses. Its last token names the consumers. ``timeout``: seconds until
+        the first consumer must be followed. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of
+        silence are an alarm. The other ``keywords`` are those of ``PushBuffer``.
 
         Raises:
             LocalProtocolError: an ordered consumer cannot have this configuration, or a value is out of range.
@@ -115,6 +120,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self.recreated = 0
         self._config = settled(config, idle_heartbeat)
         self._timeout = timeout
+        self._ready_by = now + timeout
         self._made = 0  # how many consumers were asked for
         self._is_placed = False  # from where on to read is known, even if that is the beginning
         self._identity: int | None = None  # when the stream was created; None while unknown
@@ -124,7 +130,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._is_asked_for = False  # a consumer was, and was not left
         self._start: int | None = None  # after which sequence the present consumer starts, if it said so
         self._token = b""
-        self._identity_to = b""
+        self._requests = 0
         self._asked = ""
         api.consumer_create(self.stream, "c", config.filter_subject or None)  # refuses bad names: nothing is sent yet
         is_publishable = self._outbox.takes_patterns or not has_wildcards(config.filter_subject or "")
@@ -143,27 +149,33 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def answered(self, message: Msg, now: float) -> None:
         """The API has answered a request of this consumer."""
-        is_creation = message.subject == self._answer_to and self.phase is OrderedPhase.CREATING
-        if not (is_creation or message.subject == self._identity_to):
-            return  # about a consumer that was left
+        if message.subject != self._answer_to:
+            return  # it was late, or is about a consumer that was left
+        self._answer_to = b""  # once is enough
         try:
             body = self._body(message, f"stream {self.stream}")
-            if is_creation:
+            if self._is_asked_for and self.phase is OrderedPhase.CREATING:
                 self._created(ConsumerInfo.from_json(body), now)
             else:
                 self._identified(StreamInfo.from_json(body).created, now)
-        except Error as error:
-            if is_creation or self.phase is OrderedPhase.COMPARING:
+        except JetStreamNotAvailableError as error:
+            if self._is_asked_for:
                 self._failed(error, now)
+            else:  # if JetStream is there, STREAM.INFO alone is not
+                self._ask_for_consumer(now)
+        except Error as error:
+            self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """A consumer cannot be asked for, or nothing of it may be received. Or its stream cannot be compared."""
         if violation.operation == "subscribe" or violation.subject == self._asked:
             self._end(violation)
         elif violation.subject == self._api.stream_info(self.stream):
-            self._may_compare = False
+            self._may_compare, self._identity = False, None
             if self.phase is OrderedPhase.COMPARING:
                 self._follow_consumer(now)
+            elif self.phase is OrderedPhase.CREATING and not self._is_asked_for:
+                self._ask_for_consumer(now)
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
@@ -215,11 +227,6 @@ class OrderedConsumer(ResumingBuffer[D]):
         super()._receive_heartbeat(header, now)
         if self.phase is OrderedPhase.FOLLOWING:
             self._works()
-            if self._identity is None and self._may_compare:  # the server had no answer to the first request
-                try:
-                    self._ask_for_identity()
-                except OutboundBufferLimitError:
-                    return  # the next heartbeat comes
 
     def _silent(self, first: bool, now: float) -> None:
         self._recreate(f"nothing came for {now - self._watch.heard_at:g} s", now)
@@ -243,8 +250,9 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.CREATED:
-            what = "creating a consumer" if self.phase is OrderedPhase.CREATING else "asking for its stream"
-            self._failed(TimeoutError(f"no answer to {what} within {self._answer_within:g} s"), now)
+            is_creation = self._is_asked_for and self.phase is OrderedPhase.CREATING
+            what = "creating a consumer" if is_creation else "asking for its stream"
+            self._failed(TimeoutError(f"no answer to {what} in time"), now)
         else:
             self._create(now)
 
@@ -260,8 +268,13 @@ class OrderedConsumer(ResumingBuffer[D]):
         self.consumer = f"{self._inbox.rpartition('.')[2]}_{self._made}"
         self._token = f".{self.stream}.{self.consumer}.1.".encode()
         self._deliver = f"{self._inbox}.{self._made}.m"
-        self._answer_to = f"{self._inbox}.{self._made}".encode()
-        self._identity_to = f"{self._inbox}.s{self._made}".encode()
+        if self._identity is None and self._may_compare:
+            self._ask_for_identity(now)
+        else:
+            self._ask_for_consumer(now)
+
+    def _ask_for_consumer(self, now: float) -> None:
+        """Ask for the present consumer."""
         config = replace(self._config, name=self.consumer, deliver_subject=self._deliver)
         if (self._floor or self._is_placed) and not self._restating:
             config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
@@ -269,21 +282,24 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._asked = self._api.consumer_create(self.stream, self.consumer, self._filter)
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
         self._is_asked_for = True
+        self._ask(self._outbox.publish_to_pattern, self._asked, dumps(body), now)
+
+    def _ask_for_identity(self, now: float) -> None:
+        """Ask when the stream was created."""
+        self._ask(self._outbox.publish, self._api.stream_info(self.stream), b"", now)
+
+    def _ask(self, publish: Callable[[str, bytes, bytes], None], subject: str, body: bytes, now: float) -> None:
+        self._requests += 1
+        self._answer_to = f"{self._inbox}.{self._requests}".encode()
         try:
-            self._outbox.publish_to_pattern(self._asked, dumps(body), self._answer_to)
+            publish(subject, body, self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
-        else:
-            self._expect_answer(now)
-
-    def _expect_answer(self, now: float) -> None:
+            return
         self._outbox.flush()
-        self._timers.set(Timer.CREATED, now + self._answer_within)
+        by = now + min(self._timeout, ANSWER_WITHIN) if self._ready is None else self._ready_by
+        self._timers.set(Timer.CREATED, by)
         self._outbox.rearm(self)
-
-    def _ask_for_identity(self) -> None:
-        """Ask when the stream was created."""
-        self._outbox.publish(self._api.stream_info(self.stream), b"", self._identity_to)
 
     def _created(self, info: ConsumerInfo, now: float) -> None:
         """The present consumer is there."""
@@ -291,26 +307,21 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._restating = info.num_pending > 0
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
             self._start = info.delivered.stream_seq
-        if not self._may_compare:
+        if self._identity is None:  # there is nothing to compare with
             self._follow_consumer(now)
-            return
-        self._step(OrderedStep.COMPARE)
-        try:
-            self._ask_for_identity()
-        except OutboundBufferLimitError as error:
-            self._failed(error, now)
         else:
-            self._expect_answer(now)
+            self._step(OrderedStep.COMPARE)
+            self._ask_for_identity(now)
 
     def _identified(self, created: int | None, now: float) -> None:
         """The stream was created then."""
-        if self._identity is None:
+        if not self._is_asked_for:
             self._identity = created
-        if self.phase is OrderedPhase.COMPARING:
-            if created == self._identity:
-                self._follow_consumer(now)
-            else:
-                self._begin_anew(created, now)
+            self._ask_for_consumer(now)
+        elif created == self._identity:
+            self._follow_consumer(now)
+        else:
+            self._begin_anew(created, now)
 
     def _follow_consumer(self, now: float) -> None:
         """What the present consumer delivers is what comes next."""
@@ -335,17 +346,9 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._config = replace(self._config, deliver_policy="all", opt_start_seq=None)
         self._create(now)
 
-    @property
-    def _answer_within(self) -> float:
-        """Seconds: the caller waits for the first consumer, and decides how long."""
-        is_first = self._ready is not None and self.phase is OrderedPhase.CREATING
-        return self._timeout if is_first else min(self._timeout, ANSWER_WITHIN)
-
     def _failed(self, error: Error, now: float) -> None:
         """The present consumer could not be created, or not be compared."""
-        if self.phase is OrderedPhase.COMPARING and self._identity is None and not stays(error):
-            self._follow_consumer(now)  # there is nothing to compare with yet
-        elif self._ready is not None or stays(error):
+        if self._ready is not None or stays(error):
             self._end(error)
         else:
             self._drop()
@@ -374,6 +377,7 @@ class OrderedConsumer(ResumingBuffer[D]):
     def _drop(self, *, tell: bool = True) -> None:
         """Leave the present consumer. ``tell`` the server that it can be deleted, which it would find out itself."""
         self._flow.clear()
+        self._answer_to = b""
         is_asked_for, self._is_asked_for = self._is_asked_for, False
         self._leave()
         if tell and is_asked_for:

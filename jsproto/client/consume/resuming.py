@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.connection.subscription import Drainable
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.client.consume.retry import create_backoff
@@ -28,7 +29,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.fields import Json
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Outbox
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
@@ -172,13 +173,21 @@ class ResumingBuffer(PushBuffer[D]):
             self._outbox.completed(ready)
 
 
-class _Anchor(Conversation):
-    """The subscription that outlives the others: API answers and news of the link."""
+class _Anchor(Drainable):
+    """The subscription that outlives the others: API answers, news of the link, and a drain at any time."""
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_owner", "error")
 
     def __init__(self, owner: ResumingBuffer[Any]) -> None:
         self._owner = owner
+        self.error = None
+
+    def end_interest(self) -> None:
+        """First half of a drain."""
+        self._owner.end_interest()
+
+    def end_drain(self, now: float, closing: bool) -> None:
+        """Second half of a drain: nothing is left to do."""
 
     def receive(self, message: Msg, now: float) -> None:
         """An answer of the API."""

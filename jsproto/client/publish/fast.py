@@ -189,7 +189,8 @@ class FastPublisher(Batch):
         """The published messages that are not known to be stored, in order: what another batch would begin with.
 
         Some of them may be stored all the same. Only ``Nats-Msg-Id`` headers keep a second copy out of the stream. In
-        gap mode ``ok`` those that were reported as refused or lost while the batch was open are not among them.
+        gap mode ``ok`` those that were reported as refused or lost while the batch was open are not among them. Each is
+        a tuple of two or three, and has None for the headers where it has none and others that came with it do.
         """
         known = self.acked if self._terminal is None else max(self.acked, self._terminal.count or 0)
         return [message for _, message in self._sent.since(known + 1)]
@@ -264,7 +265,8 @@ class FastPublisher(Batch):
             if not self._may_wait(now):
                 self._refuse(now)
             return 0
-        run = messages if len(messages) <= room else messages[:room]
+        fits = len(messages) <= room and isinstance(messages, list | tuple)  # else a copy is kept: others may change it
+        run = messages if fits else messages[:room]
         columns = in_columns(run)
         sequence = before = self.sequence
         try:

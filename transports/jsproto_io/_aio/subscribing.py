@@ -78,6 +78,7 @@ class Subscribes:
             NoMatchingStreamError: no stream, or more than one, has ``subject``.
             BindError: the consumer that exists is another one than asked for. Most differences have a subclass.
             ConsumerNotFoundError: there is no ``consumer``.
+            StreamNotFoundError: there is no ``stream``, or it was deleted meanwhile.
         """
         if ordered and (queue or durable or consumer or delete_consumer is not None or raw):
             raise LocalProtocolError("an ordered subscription has a consumer of its own: leave out what names it")
