@@ -117,8 +117,10 @@ class ThreadEngine(facade.Connection):
                 with self._lock:
                     link.note_sent()
                     self._sender = None
-                    # What else other threads have brought about meanwhile they have drained, too.
+                    # What else other threads have brought about meanwhile they have drained, too. But a leader that
+                    # lost the link meanwhile may sleep beside it: it drops none while a thread sends.
                     more = bool(link.unsent) or session.wants_close or session.closed or session.wants_send(self._now())
+                    more = more or self._oversleeps()
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -126,6 +128,13 @@ class ThreadEngine(facade.Connection):
         if interrupt is not None:
             raise interrupt
         self._dispatcher.dispatch()
+
+    def _oversleeps(self) -> bool:
+        """Whether the leader sleeps longer than it may. The lock is held."""
+        session, link, until = self._session, self._poller.link, self._poller.asleep_until
+        deadline = session.deadline()
+        dials = session.connect_to is not None and (link is None or not link.dialling)
+        return until > -inf and (self._ended.done or dials or (deadline is not None and deadline < until))
 
     def _drain_outputs(self) -> Link | None:
         """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
@@ -151,11 +160,8 @@ class ThreadEngine(facade.Connection):
             if session.closed and (link is None or link.dialling):
                 self._leadership.end()
             if poller.asleep_until > -inf:
-                deadline = session.deadline()
-                dials = session.connect_to is not None and (link is None or not link.dialling)
-                sleeps_too_long = self._ended.done or dials or (deadline is not None and deadline < poller.asleep_until)
                 awaited = completed and leadership.leader != leadership.reader  # perhaps by the leader
-                if sleeps_too_long or awaited or (link is not None and link.blocked > link.watching):
+                if awaited or self._oversleeps() or (link is not None and link.blocked > link.watching):
                     poller.asleep_until, wakeup = -inf, True
             elif link is not None and link.blocked and leadership.leader is None:
                 leadership.request_reader()
