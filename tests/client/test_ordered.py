@@ -177,6 +177,17 @@ def test_a_stream_that_nobody_tells_of_is_followed_all_the_same(answer: str) -> 
     assert reading.config["opt_start_seq"] == 2
 
 
+def test_what_a_consumer_has_delivered_to_nobody_is_asked_for_again() -> None:
+    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="new"), answer=False)
+    delivered = {"consumer_seq": 2, "stream_seq": 900}
+    reading.h.reply_to(reading.request, info("o_1", reading.config, delivered=delivered, num_pending=0))
+    reading.identify(reading.asked_for_identity(), 1)
+    reading.push(901, skip=2)
+    assert reading.recreated() == ["deliveries were lost: 3 where 1 was next"]
+    reading.expect_creation()
+    assert "opt_start_seq" not in reading.config
+
+
 @pytest.mark.parametrize("place", [1, 2, 3])
 @pytest.mark.parametrize("answer", ["none", "refusal", "not found"])
 def test_until_the_first_consumer_is_followed_any_error_ends_it(place: int, answer: str) -> None:
@@ -771,6 +782,7 @@ def test_who_may_not_ask_for_the_stream_any_more_reads_on_without_comparing() ->
     reading.asked_for_identity()
     reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n")
     assert reading.ordered.phase is OrderedPhase.FOLLOWING
+    reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n")  # once more
     reading.push(4)
     silence(reading)
     reading.created(second=None)

@@ -119,8 +119,8 @@ class ThreadEngine(facade.Connection):
                     self._sender = None
                     # What else other threads have brought about meanwhile they have drained, too. But a leader that
                     # lost the link meanwhile may sleep beside it: it drops none while a thread sends.
-                    more = bool(link.unsent) or session.wants_close or session.closed or session.wants_send(self._now())
-                    more = more or self._oversleeps()
+                    more = bool(link.unsent) or session.wants_close or session.closed or self._oversleeps()
+                    more = more or session.wants_send(self._now())
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -132,9 +132,10 @@ class ThreadEngine(facade.Connection):
     def _oversleeps(self) -> bool:
         """Whether the leader sleeps longer than it may. The lock is held."""
         session, link, until = self._session, self._poller.link, self._poller.asleep_until
-        deadline = session.deadline()
+        if until == -inf:
+            return False
         dials = session.connect_to is not None and (link is None or not link.dialling)
-        return until > -inf and (self._ended.done or dials or (deadline is not None and deadline < until))
+        return self._ended.done or dials or ((deadline := session.deadline()) is not None and deadline < until)
 
     def _drain_outputs(self) -> Link | None:
         """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
