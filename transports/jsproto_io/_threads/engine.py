@@ -106,8 +106,7 @@ class ThreadEngine(facade.Connection):
         """Drain: send, wake the waiting threads, dispatch events, and wake the leader up if it would sleep too long."""
         interrupt: BaseException | None = None
         try:
-            session, more = self._session, True
-            while more and (link := self._drain_outputs()) is not None:
+            while (link := self._drain_outputs()) is not None:
                 try:
                     link.send()
                 except BaseException as error:  # a signal handler's: the count of sent bytes is known
@@ -117,10 +116,6 @@ class ThreadEngine(facade.Connection):
                 with self._lock:
                     link.note_sent()
                     self._sender = None
-                    # What else other threads have brought about meanwhile they have drained, too. But a leader that
-                    # lost the link meanwhile may sleep beside it: it drops none while a thread sends.
-                    more = bool(link.unsent) or session.wants_close or session.closed or self._oversleeps()
-                    more = more or session.wants_send(self._now())
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -128,14 +123,6 @@ class ThreadEngine(facade.Connection):
         if interrupt is not None:
             raise interrupt
         self._dispatcher.dispatch()
-
-    def _oversleeps(self) -> bool:
-        """Whether the leader sleeps longer than it may. The lock is held."""
-        session, link, until = self._session, self._poller.link, self._poller.asleep_until
-        if until == -inf:
-            return False
-        dials = session.connect_to is not None and (link is None or not link.dialling)
-        return self._ended.done or dials or ((deadline := session.deadline()) is not None and deadline < until)
 
     def _drain_outputs(self) -> Link | None:
         """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
@@ -161,8 +148,11 @@ class ThreadEngine(facade.Connection):
             if session.closed and (link is None or link.dialling):
                 self._leadership.end()
             if poller.asleep_until > -inf:
+                deadline = session.deadline()
+                dials = session.connect_to is not None and (link is None or not link.dialling)
+                sleeps_too_long = self._ended.done or dials or (deadline is not None and deadline < poller.asleep_until)
                 awaited = completed and leadership.leader != leadership.reader  # perhaps by the leader
-                if awaited or self._oversleeps() or (link is not None and link.blocked > link.watching):
+                if sleeps_too_long or awaited or (link is not None and link.blocked > link.watching):
                     poller.asleep_until, wakeup = -inf, True
             elif link is not None and link.blocked and leadership.leader is None:
                 leadership.request_reader()
