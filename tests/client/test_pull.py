@@ -50,6 +50,16 @@ TOO_BIG = "409 Message Size Exceeds MaxBytes\r\nNats-Pending-Messages: %d\r\nNat
 # -- fetch -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("size", [1, 200])
+def test_messages_of_several_fetches_that_come_at_once(size: int) -> None:
+    """Many small ones come one by one, larger ones as runs, which are cut where a fetch ends."""
+    pulling = Pulling()
+    fetches = [pulling.fetch(count) for count in (3, 5, 9)]
+    payloads = [b"%0*d" % (size, number % 10) for number in range(17)]
+    pulling.at_once(*payloads)
+    assert [pulling.taken(fetch) for fetch in fetches] == [payloads[:3], payloads[3:8], payloads[8:]]
+
+
 def test_a_fetch_asks_once_and_ends_with_its_last_message() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
