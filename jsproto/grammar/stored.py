@@ -161,14 +161,14 @@ class StoredMsg:
     RemoteProtocolError when the server's part of the header block is malformed.
     """
 
-    __slots__ = ("_header", "_subject", "_time", "data", "seq")
+    __slots__ = ("_fields", "_header", "data", "seq")  # with one more it would take a quarter more memory
 
-    _subject: bytes | FieldsAsked | None  # while it is not parsed, who is to hear that it is looked at
-    _time: bytes  # if the subject is parsed
+    _fields: tuple[bytes, bytes] | FieldsAsked | None
+    """Subject and time, if they were found already. Else who is to hear that one of them is looked at."""
 
     def __init__(self, header: bytes, data: bytes, seq: int) -> None:
         self._header = header
-        self._subject = None
+        self._fields = None
         self.data = data
         self.seq = seq
 
@@ -183,11 +183,11 @@ class StoredMsg:
     @property
     def subject(self) -> str:
         """The subject it was published to."""
-        subject = self._subject
-        if type(subject) is bytes:
-            return subject.decode("utf-8", "surrogateescape")
-        if subject is not None:
-            subject.yes = True  # type: ignore[union-attr]
+        fields = self._fields
+        if type(fields) is tuple:
+            return fields[0].decode("utf-8", "surrogateescape")
+        if fields is not None:
+            fields.yes = True  # type: ignore[union-attr]
         return _own(self._header, b"\r\nNats-Subject:").decode("utf-8", "surrogateescape")
 
     @property
@@ -198,14 +198,14 @@ class StoredMsg:
     @property
     def timestamp(self) -> int:
         """When it was stored, in nanoseconds since the epoch. Both the servers' and the draft's format."""
-        subject = self._subject
-        if type(subject) is bytes:
+        fields = self._fields
+        if type(fields) is tuple:
             try:
-                return parse_timestamp(self._time)
+                return parse_timestamp(fields[1])
             except ValueError:
                 pass  # what follows says what is wrong
-        elif subject is not None:
-            subject.yes = True  # type: ignore[union-attr]
+        elif fields is not None:
+            fields.yes = True  # type: ignore[union-attr]
         return stored_at(self._header)
 
     def json(self) -> Any:
@@ -248,13 +248,12 @@ def stored_messages(
     messages = [*map(object.__new__, repeat(StoredMsg, len(headers)))]
     for message, header, payload, seq in zip(messages, headers, data, seqs, strict=True):
         message._header = header
-        message._subject = asked
+        message._fields = asked
         message.data = payload
         message.seq = seq
     if subjects:
-        for message, subject, time in zip(messages, subjects, times, strict=True):
-            message._subject = subject
-            message._time = time
+        for message, fields in zip(messages, zip(subjects, times, strict=True), strict=True):
+            message._fields = fields
     return messages
 
 
