@@ -1,8 +1,8 @@
 """Ctrl-C while a waiting thread moves bytes: it ends the sleep, and KeyboardInterrupt follows when the state is whole.
 
-How it works: for the wait, a handler of SIGINT that only notes the signal takes the place of Python's own. It is put
-there, and back, by the functions below those of ``signal``, which make a member of an enumeration of each handler, or
-try to: a tenth of a request that waits (``shared-publish``).
+How it works: for the wait, a handler of SIGINT that only notes the signal takes the place of Python's own. The C
+functions below those of ``signal`` put it there, and back. Those of ``signal`` try to make a member of an enumeration
+of each handler. Pays: 3 instead of 10 us of CPU for each wait (``shared-publish``).
 
 Rules
  * Only Python's own handler is replaced, only in the main thread, and only until the end of the wait.
