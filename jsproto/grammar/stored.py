@@ -127,10 +127,12 @@ def _are(headers: Sequence[bytes], run: range) -> bool:
     endings = b"".join(map(itemgetter(slice(-len(ending), None)), headers))
     if endings != joined(LAST_SEQUENCE, range(run[0] - 1, run[-1]), END):
         return False
-    length = len(b"%b%d\r\n" % (_SEQUENCE, run[0]))
+    own, length = joined(_SEQUENCE, run, b"\r\n"), len(b"%b%d\r\n" % (_SEQUENCE, run[0]))
+    at = headers[0].rfind(_SEQUENCE)  # where it is in all of them if their subjects are equally long
+    if b"".join(map(itemgetter(slice(at, at + length)), headers)) == own:
+        return b"".join(headers).count(_SEQUENCE) == len(headers)
     places = map(bytes.rfind, headers, repeat(_SEQUENCE))
-    own = b"".join([header[at : at + length] for header, at in zip(headers, places, strict=True)])
-    return own == joined(_SEQUENCE, run, b"\r\n")
+    return b"".join([header[at : at + length] for header, at in zip(headers, places, strict=True)]) == own
 
 
 def stored_header(user: bytes, stream: str, subject: str, seq: int, time: str) -> bytes:

@@ -91,6 +91,11 @@ def test_a_run_is_compared_and_not_parsed() -> None:
         b"Sequence: 1600\r\nNats-T", b"Sequence: 1601\r\nNats-T"
     )
     assert next_sequences([*headers[:100], spoofed, *headers[101:]], 1_499) == [*range(1_500, 1_600), 1_601]
+    at = headers[100].rfind(b"\r\nNats-Sequence: ")
+    pad = b"X: %b\r\n" % (b"x" * (at - len(b"NATS/1.0\r\nX: ")))
+    at_the_same_place = block(1_601, 1_599, pad + b"Nats-Sequence: 1600\r\n")
+    assert at_the_same_place.startswith(b"\r\nNats-Sequence: 1600\r\n", at)
+    assert next_sequences([*headers[:100], at_the_same_place, *headers[101:]], 1_499) == [*range(1_500, 1_600), 1_601]
 
 
 @given(pages())
