@@ -20,7 +20,7 @@ from jsproto.grammar.bodies import MAX_UINT64, decode_json
 from jsproto.grammar.consecutive import joined
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, NO_HEADERS, Headers, last_value
-from jsproto.grammar.times import parse_timestamp
+from jsproto.grammar.times import parse_timestamp, parse_timestamps
 
 _SERVER_BLOCK: Final = b"\r\nNats-Stream: "
 _STREAM: Final = b"\r\nNats-Stream:"
@@ -165,8 +165,11 @@ class StoredMsg:
 
     __slots__ = ("_fields", "_header", "data", "seq")  # with one more it would take a quarter more memory
 
-    _fields: tuple[bytes, bytes] | FieldsAsked | None
-    """Subject and time, if they were found already. Else who is to hear that one of them is looked at."""
+    _fields: tuple[str, int | None] | FieldsAsked | None
+    """Subject and time, if they were found already. Else who is to hear that one of them is looked at.
+
+    The time is nanoseconds since the epoch, None if the header block has to be asked for it.
+    """
 
     def __init__(self, header: bytes, data: bytes, seq: int) -> None:
         self._header = header
@@ -187,7 +190,7 @@ class StoredMsg:
         """The subject it was published to."""
         fields = self._fields
         if type(fields) is tuple:
-            return fields[0].decode("utf-8", "surrogateescape")
+            return fields[0]
         if fields is not None:
             fields.yes = True  # type: ignore[union-attr]
         return _own(self._header, b"\r\nNats-Subject:").decode("utf-8", "surrogateescape")
@@ -202,10 +205,8 @@ class StoredMsg:
         """When it was stored, in nanoseconds since the epoch. Both the servers' and the draft's format."""
         fields = self._fields
         if type(fields) is tuple:
-            try:
-                return parse_timestamp(fields[1])
-            except ValueError:
-                pass  # what follows says what is wrong
+            if type(fields[1]) is int:
+                return fields[1]
         elif fields is not None:
             fields.yes = True  # type: ignore[union-attr]
         return stored_at(self._header)
@@ -227,7 +228,8 @@ class StoredMsg:
             return NO_HEADERS
         if end < 0:
             raise RemoteProtocolError("a Direct Get reply without Nats-Stream", header)
-        return Headers.parse_plain(header, end) or Headers.parse(header[:end] + END)
+        headers = Headers.parse_plain(header, end)
+        return Headers.parse(header[:end] + END) if headers is None else headers
 
     @property
     def raw_headers(self) -> bytes:
@@ -240,7 +242,7 @@ def stored_messages(
     data: Iterable[bytes],
     seqs: Iterable[int],
     subjects: Sequence[bytes] = (),
-    times: Iterable[bytes] = (),
+    times: Sequence[bytes] = (),
     asked: FieldsAsked | None = None,
 ) -> list[StoredMsg]:
     """A StoredMsg of each header block, payload and sequence, at two thirds of the price of calling the class.
@@ -254,7 +256,11 @@ def stored_messages(
         message.data = payload
         message.seq = seq
     if subjects:
-        for message, fields in zip(messages, zip(subjects, times, strict=True), strict=True):
+        names = [subjects[0].decode("utf-8", "surrogateescape")] * len(subjects)
+        if subjects.count(subjects[0]) < len(subjects):
+            names = [subject.decode("utf-8", "surrogateescape") for subject in subjects]
+        stamps: Iterable[int | None] = parse_timestamps(times) or repeat(None, len(names))
+        for message, fields in zip(messages, zip(names, stamps, strict=True), strict=True):
             message._fields = fields
     return messages
 

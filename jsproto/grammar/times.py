@@ -12,7 +12,7 @@ Not here: clocks. Nothing in the core knows what time it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -160,6 +160,29 @@ def parse_timestamp(text: bytes | str) -> int:
         except ValueError:
             pass
     return _parse(raw)
+
+
+def parse_timestamps(texts: Sequence[bytes]) -> list[int] | None:
+    """``parse_timestamp`` of each, of which there is one. None: not all are within a second and as servers write them.
+
+    How it works: what is read together was mostly stored within one second, at which the text of all is split. What is
+    left of each are digits, so no time stamp began or ended elsewhere. Pays: ``direct-get-fields``.
+    """
+    second = texts[0][:20]
+    if not texts[-1].startswith(second):
+        return None
+    text = b"\n".join((*texts, b""))
+    fractions = text[20:-2].split(b"Z\n" + second)
+    lengths = [*map(len, fractions)]
+    if len(fractions) != len(texts) or not min(lengths) or max(lengths) > 9 or not b"".join(fractions).isdigit():
+        return None
+    try:
+        whole = _whole_second(second)
+    except ValueError:
+        return None
+    if not text.endswith(b"Z\n"):
+        return None
+    return [whole + int(fraction) * _UNITS[length] for fraction, length in zip(fractions, lengths, strict=True)]
 
 
 def _parse(raw: bytes) -> int:

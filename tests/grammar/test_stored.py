@@ -116,6 +116,8 @@ def test_a_read_hears_which_fields_are_looked_at() -> None:
 
 
 def test_fields_that_are_known_are_not_parsed() -> None:
+    whole = stored_messages([b"", b""], [b"x", b""], [7, 8], [b"a", b"b"], [b"2026-11-20T20:36:46.5Z"] * 2)
+    assert [message.subject for message in whole] == ["a", "b"]
     known = ([b"foo.\xff"], [b"2026-11-20T20:36:46.5Z"])
     (message,) = stored_messages([b""], [b"x"], [7], *known)
     assert (message.subject, message.timestamp) == ("foo.\udcff", 1_795_207_006_500_000_000)

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar import times
-from jsproto.grammar.times import MAX_DURATION, Seconds, end_of, format_timestamp, instant, nanoseconds, parse_timestamp
+from jsproto.grammar.times import (
+    MAX_DURATION,
+    Seconds,
+    end_of,
+    format_timestamp,
+    instant,
+    nanoseconds,
+    parse_timestamp,
+    parse_timestamps,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST = -62_167_219_200 * 10**9  # 0000-01-01T00:00:00Z
@@ -90,6 +99,43 @@ def test_many_seconds_are_read_once_and_again() -> None:
         assert [parse_timestamp(text) for text in texts] == [n * 10**9 + 123_456_789 for n in range(200)]
         assert parse_timestamp(texts[-1]) == parse_timestamp(texts[-1].decode())
     assert len(times._wholes) <= times._MOST_WHOLES
+
+
+STAMP = b"2026-11-27T04:01:33."
+pieces = st.sampled_from([STAMP, b"2026-13-27T04:01:33.", b"123456789", b"5", b"0", b"123456789012", b"Z", b"\n", b"+"])
+regular = st.builds(lambda digits: STAMP + digits + b"Z", st.from_regex(rb"\A[0-9]{1,9}\Z"))
+irregular = st.lists(pieces, min_size=1, max_size=6).map(b"".join)
+
+
+def one_by_one(texts: list[bytes]) -> list[int] | None:
+    try:
+        return [parse_timestamp(text) for text in texts]
+    except ValueError:
+        return None
+
+
+@given(st.lists(st.one_of(regular, irregular), min_size=1, max_size=4))
+def test_many_at_once_are_what_each_of_them_is(texts: list[bytes]) -> None:
+    at_once = parse_timestamps(texts)
+    assert at_once is None or at_once == one_by_one(texts)
+
+
+def test_what_is_read_at_once() -> None:
+    texts = [STAMP + digits + b"Z" for digits in (b"000000001", b"1", b"987654321")]
+    assert parse_timestamps(texts) == one_by_one(texts) is not None
+    cut_elsewhere = [texts[0] + b"\n" + STAMP, texts[1][20:], texts[2]]
+    others = [
+        [*texts, STAMP + b"Z"],
+        [*texts, STAMP + b"1234567890Z"],
+        [*texts, STAMP + b"1+00:00"],
+        [*texts, STAMP + b"12"],
+        [*texts, STAMP.replace(b"33", b"34") + b"1Z"],
+        [text.replace(b"-11-", b"-13-") for text in texts],
+        [text.replace(b".", b",") for text in texts],
+        [b"2026"],
+        cut_elsewhere,
+    ]
+    assert [*map(parse_timestamps, others)] == [None] * len(others)
 
 
 @given(st.datetimes())
