@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import attrs
@@ -218,6 +219,13 @@ JOBS: Final = {
         reads=True,
         headers=True,
         against=(("direct-get", "nats-py"), ("direct-get", "nats-jetstream-extra"), ("direct-get", "raw-socket")),
+    ),
+    "direct-get-headers-unread": Job(
+        "the same messages, and the header is not looked at",
+        60_000,
+        {"jsproto-sync": ours.sync_direct_get},
+        reads=True,
+        headers=True,
     ),
     "fetch-ack": Job(
         "fetch 500 and acknowledge them, one call for each 500",
@@ -454,10 +462,10 @@ COST_GOALS: Final = (
         CostGoal(1.75, ("fast-ingest", driver), ("fast-ingest", "raw-socket"))
         for driver in ("jsproto-sync", "jsproto-asyncio", "jsproto-trio")
     ),
-    *(  # one header for each message, and every field of each message
+    *(  # one header for each message, every field of each message, and the headers of messages that have some
         CostGoal(2.0, (job, driver), (plain, driver))
         for job in JOBS
-        for plain in (job.removesuffix("-headers").removesuffix("-fields"),)
+        for plain in (f"{job}-unread" if f"{job}-unread" in JOBS else re.sub("-headers$|-fields$", "", job),)
         if plain != job
         for driver in JOBS[job].clients
         if driver in JOBS[plain].clients and driver.startswith("jsproto-")
