@@ -35,6 +35,18 @@ def sync_fast_ingest(task: Task) -> None:
                 batch.commit()
 
 
+def sync_fast_ingest_columns(task: Task) -> None:
+    from jsproto import MessageColumns
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.fast_publisher(flow=FLOW) as batch:
+                batch.publish_many(MessageColumns([run.subject] * run.count, [run.payload] * run.count))
+                batch.commit()
+
+
 def sync_fast_ingest_headers(task: Task) -> None:
     from jsproto_io.sync import connect
 
@@ -343,6 +355,17 @@ async def fast_ingest(connect: Connect, task: Task) -> None:
         for run in task.runs():
             async with js.fast_publisher(flow=FLOW) as batch:
                 await batch.publish_many((run.subject, run.payload) for _ in range(run.count))
+                await batch.commit()
+
+
+async def fast_ingest_columns(connect: Connect, task: Task) -> None:
+    from jsproto import MessageColumns
+
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            async with js.fast_publisher(flow=FLOW) as batch:
+                await batch.publish_many(MessageColumns([run.subject] * run.count, [run.payload] * run.count))
                 await batch.commit()
 
 

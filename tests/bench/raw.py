@@ -109,17 +109,19 @@ def first_ack(wire: Wire) -> tuple[int, int]:
     return ack["msgs"], ack["seq"]
 
 
-def async_publish(task: Task, window: int = WINDOW) -> None:
+def async_publish(task: Task, window: int = WINDOW, *, replies: bool = False) -> None:
+    """``replies``: each message has a reply subject of its own. Clients need them, to tell acknowledgements apart."""
     with Wire(task.url) as wire:
         for run in task.runs():
-            message = b"PUB %b %b.ack %d\r\n%b\r\n" % (
-                run.subject.encode(), wire.inbox, len(run.payload), run.payload,
-            )  # fmt: skip
+            head = b"PUB %b %b." % (run.subject.encode(), wire.inbox)
+            tail = b" %d\r\n%b\r\n" % (len(run.payload), run.payload)
+            message = b"%back%b" % (head, tail)
             sent = acked = 0
             while acked < run.count:
                 free = min(window - (sent - acked), run.count - sent)
                 if free:
-                    wire.send(message * free)
+                    own = range(sent, sent + free)
+                    wire.send(b"".join([b"%b%d%b" % (head, n, tail) for n in own]) if replies else message * free)
                     sent += free
                 for payload in wire.payloads():
                     if b'"seq":' not in payload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 import attrs
@@ -89,13 +90,14 @@ DIRECT_GET: Final = {
     "raw-socket": raw.direct_get,
 }
 
-ASYNC_PUBLISH: Final = {
+ASYNC_PUBLISH: Final[dict[str, Runner]] = {
     "jsproto-sync": ours.sync_async_publish,
     "jsproto-asyncio": ours.on_asyncio(ours.async_publish),
     "jsproto-trio": ours.on_trio(ours.async_publish),
     "nats-py": peers.nats_py_async_publish,
     "nats-jetstream-extra": peers.extra_async_publish,
     "raw-socket": raw.async_publish,
+    "raw-socket-replies": partial(raw.async_publish, replies=True),
 }
 
 FAST_INGEST: Final = {
@@ -129,8 +131,18 @@ JOBS: Final = {
         FAST_INGEST,
         against=(("async-publish", "nats-py"),),
     ),
+    "fast-ingest-columns": Job(
+        "the same, from columns instead of tuples",
+        100_000,
+        {
+            "jsproto-sync": ours.sync_fast_ingest_columns,
+            "jsproto-asyncio": ours.on_asyncio(ours.fast_ingest_columns),
+            "jsproto-trio": ours.on_trio(ours.fast_ingest_columns),
+        },
+        against=(("fast-ingest", "raw-socket"),),
+    ),
     "fast-ingest-headers": Job(
-        "the same, with a header in each message that varies",
+        "fast ingest, flow 500, with a header in each message that varies",
         100_000,
         {"jsproto-sync": ours.sync_fast_ingest_headers},
         against=(("fast-ingest", "nats-jetstream-extra"), ("fast-ingest", "raw-socket")),
@@ -459,7 +471,8 @@ COST_GOALS: Final = (
         for driver, most in (("jsproto-sync", 1.75), ("jsproto-asyncio", 2.0), ("jsproto-trio", 2.0))
     ),
     *(
-        CostGoal(1.75, ("fast-ingest", driver), ("fast-ingest", "raw-socket"))
+        CostGoal(1.75, (job, driver), ("fast-ingest", "raw-socket"))
+        for job in ("fast-ingest", "fast-ingest-columns")
         for driver in ("jsproto-sync", "jsproto-asyncio", "jsproto-trio")
     ),
     *(  # one header for each message, every field of each message, and the headers of messages that have some
