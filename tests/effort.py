@@ -1,7 +1,7 @@
 """How hard a run searches: the environment variable EFFORT scales the number of examples of every search.
 
-1 is a thorough search. Without the variable a run does a quarter of that, so that it takes minutes, and leaves slow
-tests out. ``EFFORT=10 pytest tests/stateful`` is a long search.
+1 is a thorough search. Without the variable a run does a tenth of that, so that it takes minutes, and leaves slow tests
+out. ``EFFORT=10 pytest tests/stateful`` is a long search.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-EFFORT: Final = float(os.environ.get("EFFORT") or "0.25")
+EFFORT: Final = float(os.environ.get("EFFORT") or "0.1")
 FEWEST: Final = 5
 
 

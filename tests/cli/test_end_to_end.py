@@ -408,6 +408,7 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_says_what_was_acknowledged(
     server: NatsServer, js: JetStream, new_stream: Callable[..., str], signum: signal.Signals
@@ -427,6 +428,7 @@ def test_an_interruption_says_what_was_acknowledged(
     assert data["last_stream_seq"] is None  # not committed
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_loses_nothing_acknowledged() -> None:
     with NatsServer() as server:
         with connect(server.url) as nc:
@@ -460,6 +462,7 @@ def test_a_server_that_dies_in_the_middle_loses_nothing_acknowledged() -> None:
     assert numbers[: data["acked"]] == list(range(data["acked"]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 def test_an_interrupted_demo_takes_its_server_along() -> None:
     with process("demo", "--json") as started:

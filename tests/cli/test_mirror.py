@@ -164,6 +164,7 @@ def test_another_program_is_waited_for(server: NatsServer, js: JetStream) -> Non
     assert "is sourced from by another program; nothing is known to be copied" in err
 
 
+@pytest.mark.slow
 def test_an_interruption_says_how_far_it_is(server: NatsServer, js: JetStream) -> None:
     name, target = queue(js, 30), unique("T")
     arguments = [name, target, "--prefix", "copies.", "--create-stream", "--follow", "--servers", server.url, "--json"]

@@ -57,7 +57,7 @@ def quick_collections() -> None:
     gc.freeze()
 
 
-@pytest.fixture(params=list(DRIVERS))
+@pytest.fixture(params=["sync", pytest.param("sync-no-reader", marks=pytest.mark.slow), "asyncio", "trio"])
 def driver(request: pytest.FixtureRequest) -> str:
     """The driver under test."""
     name: str = request.param

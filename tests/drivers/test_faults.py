@@ -247,6 +247,7 @@ async def test_missed_pongs_end_the_connection(connect: Connect) -> None:
                 await (await nc.subscribe("a")).next_msg()
 
 
+@pytest.mark.slow
 async def test_many_who_flush_end_no_healthy_link(server: Any, connect: Connect) -> None:
     """Round trips that are under way whenever the keep-alive is due."""
     events: list[Event] = []

@@ -44,6 +44,7 @@ class Managed:
         return self.pair.run_until(self.pair.client.run(listed.whole(self.pair.now)))
 
 
+@pytest.mark.slow
 def test_lists() -> None:
     side = Managed()
     names = [f"L{number:03d}" for number in range(300)]

@@ -435,6 +435,7 @@ def test_deliveries_that_no_time_passes_between() -> None:
         server.server.handle_timeout(when)
 
 
+@pytest.mark.slow
 def test_more_subjects_and_filters_than_can_be_compared() -> None:
     server = Attacked()
     many = [f"x.{number}" for number in range(1_001)]

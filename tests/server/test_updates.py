@@ -107,6 +107,7 @@ def consumers(side: Side) -> Iterator[Any]:
 STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (one_field, some_fields, consumers)
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("steps", STEPS)
 def test_both_change_the_same(steps: Callable[[Side], Iterator[Any]], real: OnARealServer) -> None:

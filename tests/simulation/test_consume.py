@@ -35,6 +35,7 @@ def test_nothing_is_acknowledged_before_its_callback_has_returned() -> None:
     assert found is None, found
 
 
+@pytest.mark.slow
 def test_an_early_acknowledgement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     take = ConsumerWork.take
 
@@ -68,6 +69,7 @@ def test_dead_letters_are_stored_once() -> None:
     assert found is None, found
 
 
+@pytest.mark.slow
 def test_a_dead_letter_that_is_stored_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(js: Any, plan: Any, told: Any, message: Any, *_: Any, **__: Any) -> Generator[Any, Any, Any]:
         now = _[1]

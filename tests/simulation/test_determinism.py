@@ -46,6 +46,7 @@ def has(python: str, clients: str) -> bool:
     return subprocess.run([python, "-c", f"import {needed}"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", OTHERS)
 def test_other_pythons_give_the_same_digests(python: str) -> None:
     clients = [name for name in CLIENTS if has(python, name)]
@@ -54,6 +55,7 @@ def test_other_pythons_give_the_same_digests(python: str) -> None:
     assert digests(7, clients, python) == digests(8, clients)
 
 
+@pytest.mark.slow
 def test_several_processes_give_one_digest() -> None:
     """For each kind of clients."""
     assert len({digests(number) for number in range(PROCESSES)}) == 1

@@ -64,6 +64,7 @@ def no_log() -> None:
     logging.getLogger("nats").setLevel(logging.CRITICAL)
 
 
+@pytest.mark.slow
 def test_it_keeps_what_was_acknowledged() -> None:
     found = search(publish, seeds=range(60), check=check)
     assert found is None, found

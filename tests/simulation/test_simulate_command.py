@@ -67,6 +67,7 @@ def test_flags_that_cannot_be(flag: str, value: str, complaint: str, capsys: pyt
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run() -> None:
     done = command("tests.simulation.shop:nothing", "--seed", "3")
     assert (done.returncode, done.stdout) == (2, "")
@@ -79,6 +80,7 @@ def test_what_cannot_be_run() -> None:
     assert "the program fails without any fault" in failing.stdout
 
 
+@pytest.mark.slow
 def test_a_process_that_dies() -> None:
     done = command("tests.simulation.shop:dies", "--seeds", "0:100")
     assert (done.returncode, done.stdout) == (2, "")
@@ -113,6 +115,7 @@ def test_the_program_of_the_readme_finds_the_bug_and_its_control_passes(tmp_path
     assert "1 passed" in pytest_run(tmp_path, right)
 
 
+@pytest.mark.slow
 def test_the_fixture_for_pytest(tmp_path: Path) -> None:
     program = """
 import asyncio
@@ -140,6 +143,7 @@ def test_robust(simulation):
     assert "0 seeds" not in pytest_run(tmp_path, program, PYTEST_ADDOPTS="--simulation-seeds 7:8")
 
 
+@pytest.mark.slow
 def test_programs_on_trio_and_in_one_thread() -> None:
     done = command("tests.simulation.shop_trio:shop", "--clients", "trio", "--seeds", "0:10")
     assert (done.returncode, done.stderr) == (0, "")

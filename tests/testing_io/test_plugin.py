@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.readmes import program_with
 
 PLUGIN = "transports/jsproto_io/testing"
@@ -28,12 +30,14 @@ def test_the_tests_of_the_readme_pass_in_memory_and_on_a_real_server(tmp_path: P
     assert "3 passed" in pytest_run(tmp_path, program_with(PLUGIN, "def test_an_order_is_billed_once"))
 
 
+@pytest.mark.slow
 def test_without_a_real_server_its_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
     printed = pytest_run(tmp_path, program_with(PLUGIN, "def test_an_order_is_billed_once"), NATS_SERVER_BIN="nowhere")
     assert "2 passed, 1 skipped" in printed
     assert "NATS_SERVER_BIN is no program: nowhere" in printed
 
 
+@pytest.mark.slow
 def test_the_plugin_imports_nothing_of_the_library(tmp_path: Path) -> None:
     """So coverage sees the first import of the core, and a run that needs no server pays nothing."""
     program = """
@@ -45,9 +49,12 @@ def test_it():
     assert "1 passed" in pytest_run(tmp_path, program)
 
 
+@pytest.mark.slow
 def test_each_test_has_a_server_of_its_own(tmp_path: Path) -> None:
     program = """
 import pytest
+import pytest
+
 from jsproto import StreamConfig
 @pytest.mark.parametrize("n", [1, 2])
 def test_it(jetstream_server, n):

@@ -183,6 +183,7 @@ def test_it_says_that_all_is_lost() -> None:
         assert said == "[WRN] In memory only, for tests: this is no database, and all is lost when it ends"
 
 
+@pytest.mark.slow
 def test_a_log_in_a_file(tmp_path: Path) -> None:
     """A test suite that reads the log from a file finds the line for which it waits."""
     log = tmp_path / "log"
@@ -224,6 +225,7 @@ def ask(nc: Connection, verb: str, body: bytes = b"") -> Any:
     return json.loads(nc.request(f"$JS.API.{verb}", body).data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [MODULE, COMMAND])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_stored_survives(command: list[str], number: int, tmp_path: Path) -> None:
@@ -311,6 +313,7 @@ def test_who_waits_is_told_of_the_end_as_soon_as_the_server_is_ready() -> None:
         assert rest(links[0]).endswith(SHUTDOWN)
 
 
+@pytest.mark.slow
 def test_what_a_crash_leaves(tmp_path: Path) -> None:
     """What the last end left is found, and nothing later."""
     flags = [*MODULE, "-p", "0", "-sd", str(tmp_path)]
@@ -339,6 +342,7 @@ def test_the_command_says_that_it_is_no_database() -> None:
     assert done.stderr == "jsproto: this server keeps all in memory and is no database: say so with --memory\n"
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken() -> None:
     with started(*MODULE, "-p", "0") as server:
         port = server.url.rpartition(":")[2]

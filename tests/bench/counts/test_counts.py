@@ -46,6 +46,7 @@ def test_the_rows_are_of_the_table_and_all_have_bounds() -> None:
             }
 
 
+@pytest.mark.slow
 def test_a_planted_regression_is_noticed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_bounds_that_cannot_be_written_are_told(
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(counts, "ROWS", (("no-such-job", "jsproto-sync"),))
     assert counts.main([]) == 1
