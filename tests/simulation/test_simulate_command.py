@@ -43,6 +43,7 @@ def _digest(printed: str) -> str:
     return printed.split("digest ", 1)[1].split()[0]
 
 
+@pytest.mark.slow
 def test_seeds_that_pass() -> None:
     done = command("tests.simulation.scenes:hundred_messages", "--seeds", "0:30", "--faults", "[]", "--processes", "2")
     assert done.returncode == 1  # the check asks for streams that this program does not have

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from jsproto.errors import ConnectionLostError, Error, TimeoutError
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.dialer import ambient_dialer
@@ -62,6 +64,7 @@ def test_threads_of_a_program_reach_the_server_through_its_faults() -> None:
     assert not [thread for thread in left if thread.name.startswith("jsproto")]
 
 
+@pytest.mark.slow
 def test_hosts_are_threads_and_a_killed_one_is_cut_off() -> None:
     began: list[Connection] = []
     is_back = threading.Event()
@@ -82,6 +85,7 @@ def test_hosts_are_threads_and_a_killed_one_is_cut_off() -> None:
     assert began[0].is_closed
 
 
+@pytest.mark.slow
 def test_a_host_that_fails_is_started_again() -> None:
     began: list[int] = []
     twice = threading.Event()
@@ -98,6 +102,7 @@ def test_a_host_that_fails_is_started_again() -> None:
     assert [type(error) for _, error in report.failures] == [ZeroDivisionError]
 
 
+@pytest.mark.slow
 def test_what_is_healed_works() -> None:
     def main() -> bool:
         current().healed()

@@ -163,6 +163,7 @@ DEFECTS: Final = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("good", "bad", "name"), DEFECTS, ids=[f"{name}-{bad[:9]}" for _, bad, name in DEFECTS])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_defect_is_found(good: str, bad: str, name: str, anyio_backend: str) -> None:

@@ -33,6 +33,8 @@ from tests.transcripts import test_server_role_sourcing as sourcing
 from tests.transcripts.served import Link, Served
 from tests.transcripts.test_transcripts import INDEX
 
+pytestmark = pytest.mark.slow
+
 IDENTITY: Final = re.compile(rb"(Nats-Stream-Source: [^\r]*) \w{8}(?=\r)")  # the last word stands for the stream
 FLAGS: Final = {
     "atomic-abandoned_short": ["--limit", "idle=0.3"],
