@@ -63,14 +63,14 @@ def places(config: pytest.Config) -> set[Path]:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For whole folders three on each core, as most of them wait most of the time. For single files none.
 
-    Each has a nats-server of its own. Where no server is waited for, one on each core is quicker: each worker has to
-    collect all tests.
+    Each has a nats-server of its own. Where no server is waited for, one more than there are cores is quickest: each
+    worker has to collect all tests.
     """
     if not all(place.is_dir() for place in places(config)):
         return 0
     cores = os.cpu_count() or 1
     if config.option.markexpr in WITHOUT_A_SERVER:
-        return cores
+        return cores + 1
     return max(cores, min(3 * cores, 6))
 
 
