@@ -22,7 +22,7 @@ from typing import cast
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, Headers, HeadersLike, encode_headers, encode_values
-from jsproto.wire.bulk_encoder import Column, HeaderLines
+from jsproto.wire.bulk_encoder import Column, HeaderLines, all_equal
 
 
 def header_lines(headers: Sequence[HeadersLike | None], reserved: str) -> HeaderLines | None:
@@ -70,11 +70,11 @@ def _same_names(headers: Sequence[HeadersLike | None], count: int, reserved: str
     first = names[:width]
     try:
         # Of texts, not of lists: what they are, whatever a str subclass says that it is equal to.
-        if {*map(len, dicts)} != {width} or "\n".join(names) != "\n".join(first * count):
+        if "\n".join(names) != "\n".join(first * count) or (pairs and {*map(len, dicts)} != {width}):
             return None
         if pairs:
             values = [[value for _, value in pairs[place::width]] for place in range(width)]
-        else:
+        else:  # a dict that has each of these names once, and nothing else, has no other number of them
             values = [[*map(itemgetter(name), dicts)] for name in first]
     except (TypeError, KeyError):  # no texts, or strange ones
         return None
@@ -107,7 +107,9 @@ def _by_names(
         constant += LINE_END
     sizes = [size + len(constant)] * count
     for lengths in varying:
-        sizes = [*map(add, sizes, lengths)]
+        sizes = (
+            [sizes[0] + lengths[0]] * count if all_equal(lengths) and all_equal(sizes) else [*map(add, sizes, lengths)]
+        )
     return HeaderLines((*columns, constant), sizes)
 
 
