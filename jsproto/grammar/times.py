@@ -174,13 +174,13 @@ def parse_timestamps(texts: Sequence[bytes]) -> list[int] | None:
     text = b"\n".join((*texts, b""))
     fractions = text[20:-2].split(b"Z\n" + second)
     lengths = [*map(len, fractions)]
-    if len(fractions) != len(texts) or not min(lengths) or max(lengths) > 9 or not b"".join(fractions).isdigit():
+    if len(fractions) != len(texts) or not min(lengths) or max(lengths) > 9:
+        return None
+    if not text.endswith(b"Z\n") or not b"".join(fractions).isdigit():
         return None
     try:
         whole = _whole_second(second)
     except ValueError:
-        return None
-    if not text.endswith(b"Z\n"):
         return None
     return [whole + int(fraction) * _UNITS[length] for fraction, length in zip(fractions, lengths, strict=True)]
 

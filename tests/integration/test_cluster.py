@@ -230,9 +230,8 @@ def test_no_acknowledged_message_is_lost_when_the_leader_goes(cluster: Cluster) 
 
 
 def test_gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing(cluster: Cluster) -> None:
-    for attempt in range(
-        3
-    ):  # until no leader is elected meanwhile, as on a busy machine: the batch ends with the old one
+    # Again, where a leader is elected meanwhile, as on a busy machine: the batch ends with the old one.
+    for attempt in range(3):
         events: list[Event] = []
         urls = follower_first(cluster, "LINK")
         with connect(urls, dont_randomize=True, event_cb=events.append, reconnect_time_wait=0.1) as nc:

@@ -53,8 +53,6 @@ def test_it():
 def test_each_test_has_a_server_of_its_own(tmp_path: Path) -> None:
     program = """
 import pytest
-import pytest
-
 from jsproto import StreamConfig
 @pytest.mark.parametrize("n", [1, 2])
 def test_it(jetstream_server, n):
