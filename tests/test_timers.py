@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.timers import Deadlines, Timer, Timers
+from jsproto.timers import Deadlines, Timer, Timers, earliest
 
 
 def test_timers_are_told_once_and_earliest_first() -> None:
@@ -50,6 +50,11 @@ def test_deadlines_are_a_sorted_dict(changes: list[tuple[int, int | None]], now:
     assert sorted(due) == sorted(key for key, when in model.items() if when <= now)
     assert [model[key] for key in due] == sorted(model[key] for key in due)
     assert deadlines.due(now) == []
+
+
+@given(st.lists(st.none() | st.integers(0, 9)))
+def test_the_earliest_of_some(times: list[int | None]) -> None:
+    assert earliest(times) == min((when for when in times if when is not None), default=None)
 
 
 def test_moving_a_deadline_for_ever_does_not_grow_memory() -> None:

@@ -22,6 +22,7 @@ from jsproto.server.publish.republish import Republisher
 from jsproto.server.publish.schedules import Schedules
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
+from jsproto.timers import earliest
 from jsproto.wire.frames import Msg
 
 _FAST = b".$FI"
@@ -74,8 +75,7 @@ class StreamInlet(Conversation):
     def deadline(self) -> float | None:
         """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
         timed = (self.atomic, self.fast, self.stream, self._schedules)
-        deadlines = (each.deadline() for each in timed)
-        return min((when for when in deadlines if when is not None), default=None)
+        return earliest([each.deadline() for each in timed])
 
     def update(self, config: StreamConfig) -> None:
         """Change the stream's configuration. Open batches of a kind that is switched off are forgotten.

@@ -53,7 +53,7 @@ from jsproto.server.store.context import (
 )
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
-from jsproto.timers import Deadlines
+from jsproto.timers import Deadlines, earliest
 from jsproto.wire.frames import Msg, Pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
@@ -259,7 +259,7 @@ class Server:
         deadlines += [inlet.deadline() for inlet in self.api.streams.values()]
         deadlines += [replica_set.deadline() for replica_set in self.api.replica_sets.values()]
         deadlines += [session.deadline() for session in self.sessions]
-        return min((when for when in deadlines if when is not None), default=None)
+        return earliest(deadlines)
 
     # -- streams -------------------------------------------------------------------------------------------------------
 

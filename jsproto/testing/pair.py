@@ -23,6 +23,7 @@ from jsproto.server.server import Server
 from jsproto.testing.network import Network
 from jsproto.testing.world import BROKEN, MAX_EXCHANGES, TOKEN, Link, StuckError, World
 from jsproto.ticket import Ticket
+from jsproto.timers import earliest
 
 T = TypeVar("T")
 
@@ -118,8 +119,7 @@ class Pair:
 
     def deadline(self) -> float | None:
         """The next moment at which anything is due, in seconds. None: there is none."""
-        deadlines = (self.client.deadline(), self.world.deadline())
-        return min((when for when in deadlines if when is not None), default=None)
+        return earliest((self.client.deadline(), self.world.deadline()))
 
     def run_until(self, ticket: Ticket[T], *, steps: int = MAX_STEPS) -> T:
         """Step until ``ticket`` has its answer, and return it.

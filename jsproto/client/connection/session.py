@@ -60,7 +60,7 @@ from jsproto.grammar.subjects import check_queue, check_subject
 from jsproto.outbox import BulkConversation, BulkOutbox, Conversation
 from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
-from jsproto.timers import Deadlines
+from jsproto.timers import Deadlines, earliest
 from jsproto.wire.encoder import encode_sub, encode_unsub
 from jsproto.wire.frames import DeliveryRun, Msg, MsgRun, PlainRun
 
@@ -288,7 +288,7 @@ class Session(BulkOutbox):
         times = [self._deadlines.next(), self._write_buffer.deadline(), beneath.deadline()]
         if not self.connected.done:
             times.append(self._server_pool.deadline())
-        return min([time for time in times if time is not None], default=None)
+        return earliest(times)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 

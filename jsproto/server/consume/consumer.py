@@ -50,6 +50,7 @@ from jsproto.server.publish.checks import check_level
 from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stored, Stream
+from jsproto.timers import earliest
 from jsproto.wire.frames import Msg
 
 _KNUTH: Final = 2_654_435_761  # of the multiplicative hash
@@ -260,7 +261,7 @@ class Consumer(Conversation):
         deadlines.append(self._priorities.deadline())
         deadlines.append(self._heartbeat_at if self._is_active else None)
         deadlines.append(self._resumes_at() if self._is_paused else None)
-        return min((when for when in deadlines if when is not None), default=None)
+        return earliest(deadlines)
 
     def stored(self, message: Stored, now: float) -> None:
         """The stream stored ``message``."""

@@ -37,6 +37,7 @@ from jsproto.server.consume.statuses import (
     server_shutdown,
     wrong_pin,
 )
+from jsproto.timers import earliest
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {
@@ -82,7 +83,7 @@ class PullRequest:
 
     def deadline(self) -> float | None:
         """When it expires, or a heartbeat is due, in seconds. None: neither."""
-        return min((when for when in (self.expires, self.heartbeat_at) if when is not None), default=None)
+        return earliest((self.expires, self.heartbeat_at))
 
 
 def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
@@ -244,8 +245,7 @@ class PullRequests:
 
     def deadline(self) -> float | None:
         """When the next request expires, or its heartbeat is due, in seconds. None: never."""
-        deadlines = (request.deadline() for request in self._waiting)
-        return min((when for when in deadlines if when is not None), default=None)
+        return earliest([request.deadline() for request in self._waiting])
 
     def _expired(self, request: PullRequest) -> None:
         self._send(request.reply, request_timeout(request.batch, request.max_bytes))

@@ -35,6 +35,7 @@ from jsproto.grammar.times import format_timestamp
 from jsproto.server.publish.checks import check_open, check_size
 from jsproto.server.publish.schedule_headers import zone_of
 from jsproto.server.store.stream import PURGE, Publication, Stored, Stream
+from jsproto.timers import earliest
 
 _OF_THE_SCHEDULE: Final = re.compile(rb"(?<=\r\n)(?:Nats-Schedule|Nats-Expected-)[^\r\n]*+\r\n")
 _NOTHING: Final = b"NATS/1.0\r\n\r\n"
@@ -88,7 +89,7 @@ class Schedules:
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` is due, in seconds. None: no schedule is."""
-        return min((self._stream.context.seconds(each.when) for each in self._active.values()), default=None)
+        return earliest([self._stream.context.seconds(each.when) for each in self._active.values()])
 
     def handle_timeout(self, now: float) -> None:
         """Store what schedules make that are due at ``now``. One that the stream does not take has ended."""

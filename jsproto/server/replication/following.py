@@ -29,6 +29,7 @@ from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import index_of
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Stream
+from jsproto.timers import earliest
 
 
 def is_read_by_consumer(block: StreamSource, origin: Stream, context: ServerContext) -> bool:
@@ -210,8 +211,7 @@ class Sources:
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
-        deadlines = (source.deadline() for source in self._sources if not self._is_stopped)
-        return min((when for when in deadlines if when is not None), default=None)
+        return None if self._is_stopped else earliest([source.deadline() for source in self._sources])
 
     def _delete_consumers(self, before: list[Source]) -> None:
         """Delete the consumers that the sources ``before`` have made, and that no source uses any more."""

@@ -35,6 +35,7 @@ from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
 from jsproto.server.store.settings import origin_of
 from jsproto.server.store.stream import Stored, Stream
+from jsproto.timers import earliest
 
 QUEUE: Final = "_sys_"
 """The queue group of all copies that answer Direct Get."""
@@ -216,8 +217,7 @@ class ReplicaSet:
     def deadline(self) -> float | None:
         """When ``catch_up`` has something to do, in seconds. None: time alone changes nothing."""
         followers = self.replicas if self.mirror is None else [self.mirror, *self.replicas]
-        deadlines = [self.sources.deadline(), *(follower.deadline() for follower in followers)]
-        return min((when for when in deadlines if when is not None), default=None)
+        return earliest([self.sources.deadline(), *[follower.deadline() for follower in followers]])
 
     def close(self, now: float) -> None:
         """End all answers, because the stream is deleted. Mirrors of it go on."""

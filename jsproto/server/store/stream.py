@@ -31,6 +31,7 @@ from jsproto.server.store.lifetime import Lifetimes, is_marker, lengthened, mark
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
 from jsproto.server.store.transform import transform
+from jsproto.timers import earliest
 
 STREAM_SOURCE: Final = "Nats-Stream-Source"
 """The header in which a copy of a source says which stream and message it is of."""
@@ -517,10 +518,9 @@ class Stream:
 
     def deadline(self) -> float | None:
         """When the next message will be too old, in seconds. None: never."""
-        deadlines = [self._lifetimes.next()]
-        if self.config.max_age and (oldest := self._oldest()) is not None:
-            deadlines.append(oldest.arrived + self.config.max_age)
-        return min((when for when in deadlines if when is not None), default=None)
+        ends = self._lifetimes.next()
+        age = self.config.max_age
+        return earliest((ends, oldest.arrived + age)) if age and (oldest := self._oldest()) is not None else ends
 
     def expire(self, now: float) -> None:
         """Delete messages that are too old. Later removals without a time happen at ``now`` as well."""
