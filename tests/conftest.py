@@ -133,7 +133,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if worker is None or computes(worker["workerid"], worker["workercount"]):
         return None
     place = f"{collection_path.relative_to(config.rootpath).as_posix()}/"
-    return True if place in COMPUTING and is_everything(config) and not config.option.markexpr else None
+    shared = is_everything(config) and config.option.markexpr in ("", WITHOUT_A_SERVER[0])
+    return True if place in COMPUTING and shared else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,8 +7,10 @@ out. ``EFFORT=10 pytest tests/stateful`` is a long search.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -25,3 +27,8 @@ def share(cases: Sequence[T], which: int, whole_at: float = 1) -> Sequence[T]:
     """A part of these cases, another one for each ``which``: all of them from an effort of ``whole_at`` on."""
     stride = max(round(whole_at / EFFORT), 1)
     return cases[which % stride :: stride]
+
+
+def first(cases: Iterable[object], quick: int) -> list[Any]:
+    """Cases for ``parametrize``, of which the first ``quick`` are for every run, and the others are slow."""
+    return [case if number < quick else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(cases)]

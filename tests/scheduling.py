@@ -2,8 +2,9 @@
 
 Rules
  * Tests go one by one to whoever is free. Some go together: one process takes them all.
- * Tests that wait come first, in the order of ``WAITING``. A third of the processes take tests from the other end,
-   where the longest are: while some wait for servers, others compute. Later these take what is left.
+ * Tests that wait come first, in the order of ``WAITING``. As many processes as there are cores, but not all, take
+   tests from the other end, where those are that go together, and then the longest. While some processes wait, others
+   compute. Later these take what is left.
  * In a run of everything the other processes do not collect what computes. They end when the rest has been taken.
 
 Pays: the scheduler of xdist looks through all that a process has run after each test. Of 13,500 tests that is nine
@@ -15,6 +16,7 @@ Not here: how many processes there are (``conftest``).
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
 import pytest
@@ -29,8 +31,14 @@ TOGETHER: Final = (
     "tests/test_words.py",
 )
 """The tests of which one process takes all."""
-WAITING: Final = ("tests/integration/", "tests/test_nats_server.py", "tests/cli/", "tests/drivers/")
-"""Places of tests that wait for servers and programs, the longest first."""
+WAITING: Final = (
+    "tests/integration/",
+    "tests/test_nats_server.py",
+    "tests/testing_io/",
+    "tests/drivers/",
+    "tests/cli/",
+)
+"""Places of tests that wait for servers, programs and threads, the longest first."""
 ROOMS: Final = tuple(
     f"tests/{room}/" for room in ("client", "grammar", "pair", "rules", "server", "transcripts", "wire")
 )
@@ -44,12 +52,14 @@ def rank(nodeid: str) -> int:
     """The place of a test in the queue."""
     if nodeid.startswith(COMPUTING):
         return len(WAITING) + 1 + nodeid.startswith(LONG)
+    if nodeid.startswith(TOGETHER):
+        return len(WAITING) + 3
     return next((number for number, place in enumerate(WAITING) if nodeid.startswith(place)), len(WAITING))
 
 
 def computes(worker: str, count: int) -> bool:
     """Whether a process, such as ``gw0`` of so many, takes tests that compute first."""
-    return int(worker.removeprefix("gw")) < max(1, count // 3)
+    return int(worker.removeprefix("gw")) < max(1, min(os.cpu_count() or 1, count - 1))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -22,6 +22,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 import jsproto
+from tests.citations import FACTS, REQUIREMENTS
 from tests.readmes import FOLDERS, PAGES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -191,18 +192,23 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All of a file, at whatever depth."""
+    return [*ast.walk(parsed(path))]
+
+
+@cache
 def imports(path: Path) -> list[Import]:
     """Every import of a file, at whatever depth."""
-    tree = parsed(path)
     guarded = {
         inner
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
     }
     found: list[Import] = []
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += (Import(alias.name, None, node in guarded, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -248,18 +254,18 @@ def test_the_core_imports_only_what_is_pure() -> None:
 
 def test_the_core_calls_no_impure_builtin() -> None:
     for path in CORE:
-        calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+        calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
         assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == [], path
 
 
 def test_the_core_asks_no_clock() -> None:
     for path in CORE:
-        calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+        calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
         assert [func.attr for func in calls if isinstance(func, ast.Attribute) and func.attr in ASKS_A_CLOCK] == [], (
             path
         )
         values = {name for _, module, name in ALLOWED_NAMES if module == "datetime"}
-        owners = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute))
+        owners = (node.value for node in nodes(path) if isinstance(node, ast.Attribute))
         assert [owner.lineno for owner in owners if isinstance(owner, ast.Name) and owner.id in values] == [], path
         assert "time" not in {found.module.split(".")[0] for found in imports(path)}, path
 
@@ -339,7 +345,7 @@ def test_time_is_the_monotonic_one() -> None:
         taken = {found.name for found in imports(path) if found.module == "time" and found.name is not None}
         taken |= {
             node.attr
-            for node in ast.walk(parsed(path))
+            for node in nodes(path)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
         }
         assert taken <= MONOTONIC | TIME_OF_DAY.get(module_name(path), set()), path
@@ -417,6 +423,7 @@ def test_the_sdist(tmp_path: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= {path.relative_to(ROOT).as_posix() for path in (*CORE, *DRIVERS, *PROGRAMS)}
     assert names >= {f"{folder}/README.md".removeprefix("./") for folder in FOLDERS} | {*PAGES}
+    assert names >= {page.relative_to(ROOT).as_posix() for page in (FACTS, REQUIREMENTS)}
     assert {name.split("/")[0] for name in names} == TOP_LEVEL | {"PKG-INFO"}
 
 
@@ -467,7 +474,7 @@ def test_a_file_says_what_it_is_and_can_be_read() -> None:
 def lines_of_code(path: Path) -> int:
     """The lines of a file that are neither blank nor of a docstring."""
     documented: set[int] = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
             node
         ):
@@ -480,9 +487,7 @@ def test_no_old_name_returns() -> None:
     for path in (*CORE, *DRIVERS):
         defined = {path.stem, *path.relative_to(ROOT).parts[:-1]}
         defined |= {
-            node.name
-            for node in ast.walk(parsed(path))
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            node.name for node in nodes(path) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         }
         assert defined & OLD_NAMES == set(), path
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Final
 
 import pytest
-from hatchling.builders.sdist import SdistBuilder
 
 from tests.citations import (
     FACTS,
@@ -78,13 +76,6 @@ def test_the_pages_cite_what_is_there() -> None:
         text = words_of(page)
         assert set(cited_documents(text)) <= set(DOCUMENTS)
         assert set(cited_rows(text)) <= set(ROWS)
-
-
-def test_the_pages_are_in_the_sdist(tmp_path: Path) -> None:
-    (sdist,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
-    with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {str(page.relative_to(ROOT)) for page in (FACTS, REQUIREMENTS)} <= names
 
 
 def test_facts_are_cited() -> None:

@@ -19,6 +19,7 @@ from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
+from tests.effort import first
 
 CALM: Final = NetworkConditions()
 STORMY: Final = NetworkConditions(latency=0.001, jitter=0.003, loss=0.05, duplication=0.05, reordering=0.05)
@@ -62,11 +63,12 @@ class Copying:
 
     def copied(self, name: str = "T") -> None:
         """Wait until all is copied, and the queue is empty."""
-        self.pair.run(lambda: len(self.payloads(name)) == self.published and self.payloads("S") == [])
+        copies, queue = (self.pair.server.stream(each) for each in (name, "S"))
+        self.pair.run(lambda: len(copies) == self.published and not len(queue))
         assert self.payloads(name) == [*range(1, self.published + 1)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(range(4), 2))
 @pytest.mark.parametrize("kind", ["sources", "mirror"])
 @pytest.mark.parametrize("is_managed", [True, False])
 def test_a_work_queue_is_copied_whole(seed: int, kind: str, is_managed: bool) -> None:

@@ -67,6 +67,7 @@ def asked(place: str, path: str) -> tuple[int, str | None]:
     return answer.status, body.get("version")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -124,6 +125,7 @@ def test_users_and_tokens(flags: list[str], options: dict[str, Any]) -> None:
             assert nc.server_info.auth_required
 
 
+@pytest.mark.slow
 def test_users_and_what_they_may_do(tmp_path: Path) -> None:
     users = [{"user": "shop", "password": "secret", "permissions": {"publish": "orders.>"}}]
     (tmp_path / "users.json").write_text(json.dumps({"users": users}))
@@ -177,6 +179,7 @@ def test_what_is_not_modelled_is_refused(flags: list[str], complaint: str, capsy
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_says_that_all_is_lost() -> None:
     with started(*MODULE, "-p", "0") as server:
         said = server.lines[1].partition(" ")[2]
@@ -200,6 +203,7 @@ def test_a_log_in_a_file(tmp_path: Path) -> None:
     assert log.read_text().endswith("[INF] Server Exiting..\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verify", [False, True])
 def test_tls(verify: bool, tmp_path: Path) -> None:
     ca = trustme.CA()
@@ -326,6 +330,7 @@ def test_what_a_crash_leaves(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["jsproto-server.saved"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"something else\n", b"jsproto-server 9 2 " + b"0" * 64 + b"\n{}"])
 def test_a_file_that_cannot_be_taken_up_stays(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "jsproto-server.saved"

@@ -52,7 +52,7 @@ def texts(path: Path) -> Iterator[str]:
     if path.suffix == ".md":
         yield from sections(text).values()
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in _statements(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found = ast.get_docstring(node)
             if found:
@@ -81,6 +81,14 @@ def files(places: list[str]) -> list[Path]:
         path = ROOT / place
         found += [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")])
     return found
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all statements in it. Expressions are left out, which are most of a module."""
+    yield node
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _statements(inner)
 
 
 def _without_programs(text: str) -> str:
