@@ -119,16 +119,19 @@ class Deadlines(Generic[K]):
             self._when[key] = when
             self._count += 1
             heappush(self._heap, (when, self._count, key))
-        if len(self._heap) > _COMPACT_AT + 2 * len(self._when):
-            self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
-            heapify(self._heap)
+            if len(self._heap) > _COMPACT_AT + 2 * len(self._when):
+                self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
+                heapify(self._heap)
 
     def next(self) -> float | None:
         """The earliest deadline, None when there is none."""
         heap, live = self._heap, self._when
-        while heap and live.get(heap[0][2]) != heap[0][0]:
+        while heap:
+            when, _, key = heap[0]
+            if live.get(key) == when:
+                return when
             heappop(heap)
-        return heap[0][0] if heap else None
+        return None
 
     def due(self, now: float) -> list[K]:
         """Remove and return what is due at ``now``, earliest first."""

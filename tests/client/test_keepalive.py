@@ -1,4 +1,4 @@
-"""PINGs and PONGs of both sides: what is answered, what counts as silence, what waits while there is no link."""
+"""PINGs and PONGs of both sides: what is answered, what is silence, what is late, what waits while there is no link."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from jsproto.client.connection.link import MAX_PONGS
 from jsproto.errors import StaleConnectionError
-from jsproto.wire.encoder import PING, PONG
+from jsproto.wire.encoder import PING, PONG, encode_err
 from jsproto.wire.frames import Ping, Pong, Pub
 from tests.effort import examples
 from tests.harness import Harness
@@ -125,3 +125,21 @@ def test_flushes_that_are_given_up_while_there_is_no_link_leave_nothing() -> Non
     harness.feed(PONG)
     assert tickets[0].result() == 0.0
     assert harness.session.ping(harness.now) is not tickets[0]
+
+
+def test_what_comes_too_late_for_a_driver_that_sleeps() -> None:
+    harness = Harness()
+    session = harness.session
+    harness.drain()
+    keep_alive = session.deadline()
+    assert keep_alive is not None
+    assert not session.is_late(keep_alive)
+    assert session.is_late(keep_alive + 1.0)  # it would sleep through a deadline
+    session.receive_data(encode_err(b"'Permissions Violation for Publish to \"a\"'"), harness.now)
+    assert session.is_late(harness.now)  # nobody would hear of the event
+    session.events()
+    assert not session.is_late(harness.now)
+    session.abort("the end", harness.now)
+    session.events()
+    assert (session.take_completed(), session.deadline()) == ([], None)
+    assert not session.is_late(keep_alive + 1.0)

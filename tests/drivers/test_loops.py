@@ -319,7 +319,7 @@ async def test_dialling_can_be_cancelled_and_ends_in_time(connect: Any) -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("take_completed",), ("receive_data", "abort")],
+    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("deadline",), ("receive_data", "abort")],
     ids=str,
 )
 async def test_a_defect_fails_everybody_instead_of_hanging_them(

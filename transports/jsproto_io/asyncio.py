@@ -151,7 +151,9 @@ class Connection(facade.Connection):
 
     def _is_due(self, now: float) -> bool:
         timer, session = self._timer, self._session
-        return session.wants_send(now) or timer is None or timer.when() > now + session.options.linger
+        if session.wants_send(now) or timer is None:
+            return True
+        return timer.when() > now + session.options.linger and session.is_late(timer.when())
 
     def _time_out(self, deadline: float) -> None:
         self._timer = None

@@ -184,7 +184,8 @@ class Connection(facade.Connection):
         link, session = self._link, self._session
         if link is not None and link.due.is_set():
             return False  # the writer will run, and then drain
-        return session.wants_send(now) or self._sleep_scope.deadline > now + session.options.linger
+        wakes_at = self._sleep_scope.deadline
+        return session.wants_send(now) or (wakes_at > now + session.options.linger and session.is_late(wakes_at))
 
     def _abort(self) -> None:
         if self._link is not None:

@@ -45,7 +45,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.jsack import jsack_sequences
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
-from jsproto.timers import Deadlines, earliest
+from jsproto.timers import Deadlines
 
 if TYPE_CHECKING:
     from jsproto.client.connection.session import Session
@@ -361,7 +361,7 @@ class ConsumerWork(Conversation, Generic[D]):
         """When a message is late, or a key need not wait any longer, in monotonic seconds."""
         if self._phase is WorkPhase.ENDED:
             return None
-        return earliest((self._schedule.deadline(), self._due.next()))
+        return min([when for when in (self._schedule.deadline(), self._due.next()) if when is not None], default=None)
 
     # -- what follows --------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from itertools import cycle
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 from jsproto import StreamConfig
@@ -30,6 +30,8 @@ from tests.bench.ours import LoopRunner
 from tests.bench.series import Plan
 from tests.bench.table import CORE, JOBS, SIZE, Job
 from tests.bench.task import BUCKET, TRACE, TRACES, Run, Task, key_of, subject_of, warm_up_of
+
+T = TypeVar("T")
 
 NEARBY: Final = NetworkConditions(latency=0.001, piece=65_536)
 DIGITS: Final = {"calls": 2, "c_calls": 2, "bytecodes": 1, "blocks": 2}
@@ -72,7 +74,8 @@ def counted(job: str, client: str) -> dict[str, float]:
         task = CountedTask("nats://server", plan.stream_of(job), count, plan.bytes_of(job))
         task.counter = counter
         with (
-            patch.object(World, "exchange", uncounted(counter)),
+            patch.object(World, "exchange", uncounted(World.exchange, counter)),
+            patch.object(World, "deadline", uncounted(World.deadline, counter)),
             patch.object(ServerSession, "data_to_send", joined(ServerSession.data_to_send)),
         ):
             report = simulate(
@@ -83,13 +86,12 @@ def counted(job: str, client: str) -> dict[str, float]:
     return {measure: round(number / count, DIGITS[measure]) for measure, number in counter.counts.items()}
 
 
-def uncounted(counter: Counter) -> Any:
-    """``World.exchange``, with what the server and the network do left out."""
-    exchange = World.exchange
+def uncounted(method: Callable[[World], T], counter: Counter) -> Callable[[World], T]:
+    """A method of the world, with what the server and the network do left out."""
 
-    def paused(world: World) -> bool:
+    def paused(world: World) -> T:
         with counter.paused():
-            return exchange(world)
+            return method(world)
 
     return paused
 

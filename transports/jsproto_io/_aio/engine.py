@@ -67,7 +67,7 @@ class Engine(ConnectionBase):
 
     @abstractmethod
     def _is_due(self, now: float) -> bool:
-        """Whether queued bytes need the driver now: they are many, or no timer would send them in time."""
+        """Whether the driver has to drain now: many bytes wait, or something would come too late."""
 
     @abstractmethod
     def _abort(self) -> None:
@@ -114,10 +114,10 @@ class Engine(ConnectionBase):
                 if self._pending_closes:
                     self._run_pending_closes()
                 self._write(now)
-                for ticket in session.take_completed():
-                    ticket.wake()
-                if events := session.events():
-                    self._dispatcher.add(events)
+                if session.has_news:
+                    for ticket in session.take_completed():
+                        ticket.wake()
+                    self._dispatcher.add(session.events())
                 self._rearm()
             except Exception as bug:
                 self._crash(bug)

@@ -48,7 +48,10 @@ class ThreadEngine(facade.Connection):
                 try:
                     result = verb(now)
                     if coalesce:
-                        drive = session.wants_send(now) or self._poller.asleep_until > now + session.options.linger
+                        wakes_at = self._poller.asleep_until
+                        drive = session.wants_send(now) or (
+                            wakes_at > now + session.options.linger and session.is_late(wakes_at)
+                        )
                 except BaseException as error:
                     if not isinstance(error, Exception):
                         self._crash(error)
