@@ -185,11 +185,12 @@ def test_a_bucket_of_nats_py(fresh: NatsServer) -> None:
         nc = await nats.connect(fresh.url)
         bucket = await nc.jetstream().key_value("CONFIG")
         await bucket.put("user", b"anna")
-        found = [await bucket.keys(), (await bucket.get("port")).value, await bucket.update("port", b"81", last=2)]
+        found: list[Any] = [(await bucket.get(key)).value for key in ("port", "user")]
+        found.append(await bucket.update("port", b"81", last=2))
         await nc.close()
         return found
 
-    assert asyncio.run(read()) == [["port", "user"], b"8080", 6]
+    assert asyncio.run(read()) == [b"8080", b"anna", 6]
     with connect(fresh.url) as nc:
         assert nc.jetstream().get_last_msg("KV_CONFIG", "$KV.CONFIG.port").data == b"81"
 
