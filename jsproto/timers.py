@@ -47,7 +47,7 @@ class Timer(IdentityEnum):
 
 
 def earliest(times: Iterable[float | None]) -> float | None:
-    """The earliest of some times, those that are None left out. None: no time is left.
+    """The earliest of these times. None among them counts as no time, and is the result where there is none.
 
     A loop: ``min`` over a generator takes twice as long, and a server asks each of its streams at each turn.
     """
@@ -114,14 +114,17 @@ class Deadlines(Generic[K]):
     def set(self, key: K, when: float | None) -> None:
         """The deadline of ``key`` is ``when``. None removes it."""
         if when is None:
-            self._when.pop(key, None)
-        elif self._when.get(key) != when:
+            if self._when.pop(key, None) is None:
+                return
+        elif self._when.get(key) == when:
+            return
+        else:
             self._when[key] = when
             self._count += 1
             heappush(self._heap, (when, self._count, key))
-            if len(self._heap) > _COMPACT_AT + 2 * len(self._when):
-                self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
-                heapify(self._heap)
+        if len(self._heap) > _COMPACT_AT + 2 * len(self._when):
+            self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
+            heapify(self._heap)
 
     def next(self) -> float | None:
         """The earliest deadline, None when there is none."""

@@ -57,6 +57,16 @@ def test_the_earliest_of_some(times: list[int | None]) -> None:
     assert earliest(times) == min((when for when in times if when is not None), default=None)
 
 
+def test_a_deadline_that_comes_and_goes_for_ever_does_not_grow_memory() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("first", 0.5)
+    for _ in range(10_000):
+        deadlines.set("same", 1.0)
+        deadlines.set("same", None)
+    assert len(deadlines._heap) < 100
+    assert deadlines.due(1.0) == ["first"]
+
+
 def test_moving_a_deadline_for_ever_does_not_grow_memory() -> None:
     deadlines: Deadlines[str] = Deadlines()
     for when in range(10_000):

@@ -283,7 +283,7 @@ class Session(BulkOutbox):
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds. None: not at all.
 
-        Drivers ask after each input, so it is written without a list or a loop. Pays: ``fast-ingest``.
+        Drivers ask after each input, so it makes no list. Pays: ``fast-ingest``.
         """
         if self.closed:
             return None
@@ -309,8 +309,8 @@ class Session(BulkOutbox):
         return (link.is_open or self.closed) and self._write_buffer.wants_send(now)
 
     def is_late(self, wakes_at: float) -> bool:
-        """Whether news or a deadline would come too late to a driver that wakes up at ``wakes_at``, in seconds."""
-        deadline = self.deadline()
+        """Whether there is news, or a deadline before ``wakes_at`` (seconds), when the driver wakes up by itself."""
+        deadline = None if self.has_news else self.deadline()
         return self.has_news or (deadline is not None and deadline < wakes_at)
 
     def data_to_send(self) -> list[bytes]:

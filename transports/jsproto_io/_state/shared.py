@@ -73,7 +73,7 @@ class ConnectionBase(ABC):
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
         """Call ``verb(now)`` on the core, as one input, then drain its outputs.
 
-        ``coalesce``: the verb only queues bytes, so there is no drain while none are due.
+        ``coalesce``: the verb nearly always only queues bytes. There is no drain while nothing would come too late.
         """
 
     def _release(self, verb: Callable[[float], None]) -> None:
