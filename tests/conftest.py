@@ -101,8 +101,7 @@ def leaves_out_slow(config: pytest.Config) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests stay for the whole run: no garbage collection looks through them again."""
-    gc.collect()
+    """Thousands of tests stay for the whole run: no garbage collection looks through them, now or later."""
     gc.freeze()
     gc.enable()
 
@@ -128,12 +127,20 @@ def is_everything(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """In a run of everything most processes leave what computes to the others."""
+    """Do not collect folders whose tests the marks of this run leave out.
+
+    In a run of everything most processes leave what computes to the others.
+    """
+    place = f"{collection_path.relative_to(config.rootpath).as_posix()}/"
+    marks = config.option.markexpr
+    if marks in WITHOUT_A_SERVER and place in REAL:
+        return True
+    if marks == "core and not server" and collection_path.parent.name == "tests" and collection_path.is_dir():
+        return None if place in CORE else True
     worker = getattr(config, "workerinput", None)
     if worker is None or computes(worker["workerid"], worker["workercount"]):
         return None
-    place = f"{collection_path.relative_to(config.rootpath).as_posix()}/"
-    shared = is_everything(config) and config.option.markexpr in ("", WITHOUT_A_SERVER[0])
+    shared = is_everything(config) and marks in ("", "not server")
     return True if place in COMPUTING and shared else None
 
 

@@ -2,9 +2,9 @@
 
 Rules
  * Tests go one by one to whoever is free. Some go together: one process takes them all.
- * Tests that wait come first, in the order of ``WAITING``. As many processes as there are cores, but not all, take
-   tests from the other end, where those are that go together, and then the longest. While some processes wait, others
-   compute. Later these take what is left.
+ * Tests that wait come first, in the order of ``WAITING``. As many processes as there are cores, but two thirds at
+   most, begin at the other end: with tests that go together, then with long ones. While some wait, others compute.
+   Later these take what is left.
  * In a run of everything the other processes do not collect what computes. They end when the rest has been taken.
 
 Pays: the scheduler of xdist looks through all that a process has run after each test. Of 13,500 tests that is nine
@@ -52,14 +52,14 @@ def rank(nodeid: str) -> int:
     """The place of a test in the queue."""
     if nodeid.startswith(COMPUTING):
         return len(WAITING) + 1 + nodeid.startswith(LONG)
-    if nodeid.startswith(TOGETHER):
+    if nodeid.startswith(TOGETHER) and not nodeid.startswith(APART):
         return len(WAITING) + 3
     return next((number for number, place in enumerate(WAITING) if nodeid.startswith(place)), len(WAITING))
 
 
 def computes(worker: str, count: int) -> bool:
     """Whether a process, such as ``gw0`` of so many, takes tests that compute first."""
-    return int(worker.removeprefix("gw")) < max(1, min(os.cpu_count() or 1, count - 1))
+    return int(worker.removeprefix("gw")) < max(1, min(os.cpu_count() or 1, 2 * count // 3))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

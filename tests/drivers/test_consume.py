@@ -72,6 +72,10 @@ class Scene:
         return info.num_ack_pending, info.num_pending
 
     async def until_acknowledged(self) -> None:
+        """Wait until all that is stored now was delivered. The server may count it as pending only a moment later."""
+        last = (await self.js.stream_info(self.name)).state.last_seq
+        while (await self.js.consumer_info(self.name, "C")).delivered.stream_seq < last:
+            await anyio.sleep(0.005)
         while await self.unacknowledged() != (0, 0):
             await anyio.sleep(0.005)
 
