@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import pytest
 
 from jsproto.server.server import Server
 from jsproto_io.nats_server import NatsServer
+from tests import servers
 
 OPTIONS: Final[dict[str, Any]] = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
 SUBJECTS: Final = (b"a..b", b".a", b"a.", b"a", b"a.*b", b"a*.b", b"a.>.b", b">a", b"\x80\xff", b"a.\x01", b"a.>", b"*")
@@ -38,6 +40,13 @@ UNKNOWN: Final = (
     "$JS.API.META.LEADER.STEPDOWN", "$JS.API.ACCOUNT.PURGE.x", "$JS.ACK.S.C.1.1.1.1.1", "$JS.FOO", "$JS.FC.S.C.x",
     "$JS.API.CONSUMER.DURABLE.CREATE.S", "$JS.API.STREAM.*.X",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[NatsServer]:
+    """One that nobody else uses: some of these tests hear all that is sent there."""
+    with NatsServer(config=servers.config()) as running:
+        yield running
 
 
 def connect(**options: Any) -> bytes:
