@@ -101,13 +101,16 @@ def test_a_link_that_comes_too_late_is_closed() -> None:
     class Slow(Dialer):
         async def open_link(self, host: str, port: int) -> Link:
             try:
+                scope.cancel()
                 await trio.sleep_forever()
             except trio.Cancelled:
                 return Late()
             raise AssertionError
 
+    scope = trio.CancelScope()
+
     async def main() -> None:
-        with trio.move_on_after(0.01):
+        with scope:
             async with jsproto_io.trio.connect("nats://nowhere:1", dialer=Slow()):
                 raise AssertionError
 

@@ -301,7 +301,8 @@ async def test_the_end_leaves_no_thread_no_socket_and_no_task(serving: Serving, 
     threads, files = threading.active_count(), descriptors()
     tasks = len(asyncio.all_tasks()) if host != "trio" else 0
     await run()
-    assert (threading.active_count(), descriptors()) == (threads, files)
+    assert descriptors() == files
+    assert threading.active_count() <= threads  # one of a test before may have ended meanwhile
     assert host == "trio" or len(asyncio.all_tasks()) == tasks
 
 
