@@ -310,8 +310,10 @@ class Session(BulkOutbox):
 
     def is_late(self, wakes_at: float) -> bool:
         """Whether there is news, or a deadline before ``wakes_at`` (seconds), when the driver wakes up by itself."""
-        deadline = None if self.has_news else self.deadline()
-        return self.has_news or (deadline is not None and deadline < wakes_at)
+        if self.has_news:
+            return True
+        deadline = self.deadline()
+        return deadline is not None and deadline < wakes_at
 
     def data_to_send(self) -> list[bytes]:
         """Everything that may be written now, in order. It counts as written."""
@@ -575,8 +577,8 @@ class Session(BulkOutbox):
 
         ``messages``: tuples of subject, payload and perhaps headers, or ``MessageColumns``, which may have been encoded
         already. ``reply``: the bytes before and after the number in the reply subjects, which count up from ``first``.
-        The first message with a bad subject, headers that cannot be sent or are those of an atomic batch, or a large
-        payload ends the run, and so does a full buffer. ``publish`` takes it, or raises.
+        A message ends the run if it has a bad subject, a large payload, or headers that cannot be sent or are those of
+        an atomic batch. So does a full buffer. ``publish`` takes such a message, or raises.
         """
         return self._write_buffer.publish_run(messages, reply, first)
 
