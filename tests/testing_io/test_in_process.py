@@ -203,6 +203,20 @@ def test_the_end_of_a_client_that_has_seen_the_end_does_not_wait() -> None:
         assert monotonic() - began < PATIENCE
 
 
+def test_a_link_that_ends_while_the_server_is_at_work_has_an_end() -> None:
+    with in_process() as server:
+        end, told = server._connect(), threading.Event()
+        end.on_ready = told.set
+        while end.take() is not None:
+            pass
+        with server._lock:  # as its thread or another client does
+            end.end()
+            assert end.take() is None
+        assert told.wait(PATIENCE)
+        assert end.take() == b""
+        assert server.peers == {}
+
+
 def test_a_connection_that_is_dropped_frees_its_link() -> None:
     with in_process() as server:
         nc: Any = idle(server)

@@ -5,8 +5,8 @@
 
 How it works
  * The thread that sends puts its bytes into the role, and the role's answers into the links of all clients.
- * One lock guards the role. Who finds it locked waits. The end of a link does not: the holder does it.
- * A thread of the server keeps the deadline alone. It sleeps until then.
+ * One lock guards the role. Who finds it locked waits. The end of a link does not: it leaves that to the thread.
+ * A thread of the server keeps the deadline, and does what is left to it. It sleeps until then.
  * A link holds ``CAPACITY`` bytes that the client has not taken. The rest stays in the session, which counts it.
  * A defect of the role ends the server. ``close`` raises it.
 
@@ -120,9 +120,12 @@ class InProcessServer(BlockingHost):
         return pipe
 
     def _put(self, verb: Callable[[float], None], *, wait: bool = True) -> None:
-        """Put one input in, and write what it caused. Without ``wait``, who holds the lock may do it afterwards."""
+        """Put one input in, and write what it caused. Without ``wait`` the thread does it while the lock is held."""
         self._inputs.append(verb)
-        while self._inputs and self._lock.acquire(blocking=wait):
+        while self._inputs:
+            if not self._lock.acquire(blocking=wait):
+                self._wake()
+                return
             try:
                 self._work()
             finally:
@@ -167,6 +170,7 @@ class InProcessServer(BlockingHost):
     def _keep_time(self) -> None:
         while self._thread is not None:
             with self._lock:
+                self._work()
                 deadline = None if self._defect is not None else self.role.deadline()
                 self._armed = inf if deadline is None else deadline
             if not self._alarm.acquire(timeout=clamp_sleep(self._armed - self._now())):
