@@ -37,6 +37,7 @@ _UNKNOWN: Final = re.compile(
     r"(?i:\bserver[ -]facts?\b|\bfacts?: section|\bsections? \d|\bconsistency models[,)])"
     r"|\b(?:DESIGN|peers|sourcing|simulation|reliability|renovation|requirements|server-facts)\.md\b"
 )
+_CITATIONS: Final = (_BARE_FACT, _CITED_FACTS, _CITED_DOCUMENT, _CITED_ROWS, _UNKNOWN)
 
 
 def fact_ids(text: str) -> list[str]:
@@ -56,7 +57,7 @@ def rows(text: str) -> list[int]:
 
 def cited_facts(text: str) -> list[str]:
     """The facts that a text cites, and the ids in it that stand alone."""
-    text = " ".join(text.replace("\n#", "\n").split())  # a citation may be wrapped
+    text = _unwrapped(text)
     ids = [each for cited in _CITED_FACTS.findall(text) for each in re.findall(_ID, cited)]
     return ids + [f"{bare} without FACTS.md" for bare in _BARE_FACT.findall(_CITED_FACTS.sub("", text))]
 
@@ -81,14 +82,24 @@ def unknown(text: str) -> list[str]:
     return [found[0] for found in _UNKNOWN.finditer(" ".join(text.split()))]
 
 
+def _unwrapped(text: str) -> str:
+    """A text in one line, as a citation may be wrapped, in a comment too."""
+    return " ".join(re.sub(r"\n\s*#", "\n", text).split())
+
+
 @cache
 def words_of(file: Path) -> str:
-    """What a file says to its readers: all of a page, the docstrings and comments of a module.
+    """What a file that cites says to its readers: all of a page, the docstrings and comments of a module.
 
-    A docstring is a string that is a statement, or begins one: attributes have them too.
+    A docstring is a string that is a statement, or begins one: attributes have them too. Without anything that looks
+    like a citation a module is not taken apart, which is slow, and says nothing here.
     """
+    text = file.read_text(encoding="utf-8")
     if file.suffix == ".md":
-        return file.read_text(encoding="utf-8")
+        return text
+    one_line = _unwrapped(text)
+    if not any(citation.search(one_line) for citation in _CITATIONS):
+        return ""
     said, begins = [], True
     with file.open("rb") as opened:
         for token in tokenize.tokenize(opened.readline):

@@ -416,6 +416,7 @@ def test_the_wheel(tmp_path: Path) -> None:
     assert [need for need in needs if "extra ==" not in need] == []
 
 
+@pytest.mark.slow
 def test_the_sdist(tmp_path: Path) -> None:
     """It has what the repository has, so its tests can be run."""
     (sdist,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])

@@ -263,6 +263,7 @@ async def test_many_who_flush_end_no_healthy_link(server: Any, connect: Connect)
         assert [event for event in events if isinstance(event, Disconnected)] == []
 
 
+@pytest.mark.slow
 async def test_a_ping_while_much_waits_behind_a_flush_loses_nothing(connect: Connect) -> None:
     """The socket is full. The server asks, and reads only afterwards."""
     blocked = threading.Event()

@@ -29,6 +29,7 @@ from jsproto.testing.pair import Pair
 from jsproto.testing.world import StuckError
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
+from tests.effort import first
 from tests.server.harness import config
 
 FAR = NetworkConditions(latency=0.01)
@@ -90,7 +91,7 @@ def test_fast_ingest() -> None:
     assert stored(pair) == [b"%d" % number for number in range(500)]
 
 
-@pytest.mark.parametrize("others", [0, 1, 3])
+@pytest.mark.parametrize("others", first([3, 0, 1], 1))
 @pytest.mark.parametrize("dialect", ["released", "draft"])
 def test_a_full_stream_ends_no_batch_that_may_lose(others: int, dialect: Any) -> None:
     """A second publisher begins with a rate of 1; whatever the rate, nothing is acknowledged while all is refused."""

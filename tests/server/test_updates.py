@@ -146,5 +146,6 @@ def test_consumers_have_to_keep_new_limits() -> None:
     assert [state["messages"] for state in said[8:]] == [2, 2]
 
 
+@pytest.mark.slow
 def test_several_fields_at_once() -> None:
     assert sum(1 for _ in some_fields(OnTheRole())) > 400

@@ -132,6 +132,7 @@ def test_the_drivers_have_the_same_names() -> None:
 # -- links that end ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_many_connections(serving: Serving) -> None:
     async with serving() as server:
         clients = []
@@ -177,6 +178,7 @@ async def test_a_client_that_answers_no_ping_is_cut_off(serving: Serving) -> Non
         assert (await client.read_all()).endswith(b"PING\r\nPING\r\n-ERR 'Stale Connection'\r\n")
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded(serving: Serving) -> None:
     limit, size, count = 2_000_000, 50_000, 1_000  # 50 MB are sent to who does not read
     async with serving(max_pending=limit) as server, raw(server) as publisher, raw(server) as lazy:

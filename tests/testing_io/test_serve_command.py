@@ -341,6 +341,7 @@ def test_a_file_that_cannot_be_taken_up_stays(content: bytes, tmp_path: Path) ->
     assert path.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_the_command_says_that_it_is_no_database() -> None:
     done = subprocess.run(COMMAND[:-1], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
