@@ -797,6 +797,8 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         self._connection._release(self._core.abandon)
 
     async def _make_room(self) -> None:
-        """Wait for the window, and for the connection."""
-        await self._connection._make_room()
-        await self._connection._wait(self._connection._call(lambda now: self._core.ready()))
+        """Wait for the connection, and for the window."""
+        connection = self._connection
+        if connection._session.congested:
+            await connection._make_room()
+        await connection._wait(connection._call(lambda now: self._core.ready(), coalesce=True))

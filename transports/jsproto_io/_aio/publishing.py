@@ -84,7 +84,8 @@ class PublishesMany(PublishesSome):
         """Publish all of ``chunk``. Returns whether its bytes found room at once."""
         whole = True
         while chunk:
-            taken = self._connection._call(partial(self._publish_some, chunk), coalesce=True)
+            publish = partial(self._publish_some, chunk)
+            taken = 0 if self._is_full else self._connection._call(publish, coalesce=True)
             if taken == len(chunk):
                 break
             chunk = chunk[taken:]
@@ -223,7 +224,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     async def _make_room(self, limit: float | None = None) -> None:
         """Wait for the connection, then for the window."""
         connection = self._connection
-        ticket = connection._call(self._room_ticket)
+        ticket = connection._call(self._room_ticket, coalesce=True)
         if ticket is not None:
             await connection._wait(ticket, limit)
 

@@ -784,6 +784,8 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         self._connection._release(self._core.abandon)
 
     def _make_room(self) -> None:
-        """Wait for the window, and for the connection."""
-        self._connection._make_room()
-        self._connection._wait(self._connection._call(lambda now: self._core.ready()))
+        """Wait for the connection, and for the window."""
+        connection = self._connection
+        if connection._session.congested:
+            connection._make_room()
+        connection._wait(connection._call(lambda now: self._core.ready(), coalesce=True))

@@ -36,6 +36,11 @@ class PublishesSome(ABC):
     def _chunk_limit(self) -> int:
         """A hint, 1 or more: how many messages find room now, or else when there is room again."""
 
+    @property
+    @abstractmethod
+    def _is_full(self) -> bool:
+        """A hint: nothing finds room now, or never will."""
+
     @abstractmethod
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
@@ -92,6 +97,11 @@ class PipelinedPublisherBase:
     def _chunk_limit(self) -> int:
         """How many messages find room now, or may once there is room."""
         return max(self._core.room, 0) or MAX_CHUNK
+
+    @property
+    def _is_full(self) -> bool:
+        """A hint: nothing finds room now, or never will."""
+        return not self._core.room
 
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""

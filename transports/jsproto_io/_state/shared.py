@@ -265,6 +265,11 @@ class FastPublisherBase(BatchBase):
         """How many messages find room now, or else after the next acknowledgement."""
         return self._core.room or self._core.flow
 
+    @property
+    def _is_full(self) -> bool:
+        """A hint: nothing finds room now, or never will."""
+        return not self._core.room
+
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
         try:
