@@ -374,6 +374,19 @@ def test_a_missing_stream_is_an_error_until_it_is_made() -> None:
     assert all("error" not in sources(side, name)[0] for name in "TM")
 
 
+def test_a_creation_that_nobody_answers_is_asked_for_again() -> None:
+    side = OnTheRole()
+    origin(side)
+    publish(side, b"1")
+    side.reader.server.lose_leader("S")
+    make(side, "T", sources=[{"name": "S"}])
+    side.wait(31.0)
+    assert payloads(side) == []
+    side.reader.server.elect_leader("S", side.reader.now)
+    settle(side, 1)
+    assert payloads(side) == [b"1"]
+
+
 def test_a_consumer_that_cannot_be_made_is_an_error() -> None:
     side = OnTheRole()
     origin(side)
