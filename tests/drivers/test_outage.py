@@ -215,6 +215,27 @@ async def test_a_plain_publish_is_kept_while_there_is_room_and_then_waits(
         assert [(await sub.next_msg()).data[:2] for _ in range(30)] == [number.to_bytes(2) for number in range(30)]
 
 
+async def test_an_ended_batch_says_so_though_much_waits(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, reconnect_time_wait=60, pending_size=100_000) as nc:
+        js, name = await make_stream(nc)
+        subject = f"{name}.a"
+        batches = [js.fast_publisher() for _ in range(2)]
+        for batch in batches:
+            await batch.publish(subject, b"1")
+        await batches[0].abandon()
+        await lose(nc, own_server)  # which ends the other one
+        while not nc._session.congested:
+            await nc.publish("a", bytes(10_000))
+        for batch, error in zip(batches, (BatchClosedError, BatchLostError), strict=True):
+            with pytest.raises(error):
+                await batch.publish(subject, b"2")
+            with pytest.raises(error):
+                await batch.publish_many([(subject, b"2")])
+            with pytest.raises(error):
+                await batch.commit(subject, b"2")
+        await nc.close()
+
+
 async def test_a_plain_publish_that_waits_is_told_of_the_end(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=60, pending_size=100_000) as nc:
         await lose(nc, own_server)

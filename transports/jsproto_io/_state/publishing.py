@@ -39,7 +39,7 @@ class PublishesSome(ABC):
     @property
     @abstractmethod
     def _is_full(self) -> bool:
-        """A hint: nothing finds room now, or never will."""
+        """A hint: nothing finds room now, but may later."""
 
     @abstractmethod
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
@@ -100,8 +100,8 @@ class PipelinedPublisherBase:
 
     @property
     def _is_full(self) -> bool:
-        """A hint: nothing finds room now, or never will."""
-        return not self._core.room
+        """A hint: nothing finds room now, but may later."""
+        return self._core.error is None and not self._core.room
 
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
