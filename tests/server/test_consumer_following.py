@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 import hypothesis.strategies as st
@@ -11,6 +12,8 @@ from hypothesis import given
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.headers import Headers, encode_headers
 from jsproto.outbox import Conversation
+from jsproto.server.replication.consumer_reader import FAILURE_DELAY, ConsumerReader
+from jsproto.server.replication.progress import SETUP_DELAY, Progress
 from jsproto.server.store.context import ACCOUNT_HASH, Release, hashed
 from jsproto.wire.frames import Msg
 from tests.server.sides import OnTheRole, consumers, copies, messages, sources
@@ -374,17 +377,53 @@ def test_a_missing_stream_is_an_error_until_it_is_made() -> None:
     assert all("error" not in sources(side, name)[0] for name in "TM")
 
 
-def test_a_creation_that_nobody_answers_is_asked_for_again() -> None:
+def test_a_consumer_whose_origin_has_no_leader_is_asked_for_again_and_again() -> None:
     side = OnTheRole()
     origin(side)
     publish(side, b"1")
     side.reader.server.lose_leader("S")
+    asked = Listener(side, "$JS.API.CONSUMER.>")
     make(side, "T", sources=[{"name": "S"}])
-    side.wait(31.0)
+    side.wait(35.0)
+    assert len(asked.heard) == 4  # after ten seconds of silence each
     assert payloads(side) == []
     side.reader.server.elect_leader("S", side.reader.now)
     settle(side, 1)
     assert payloads(side) == [b"1"]
+
+
+class Said:
+    """An outbox that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def subscribe(self, subject: str, conversation: Conversation) -> int:
+        self.said.append(f"+ {subject}")
+        return 7
+
+    def unsubscribe(self, sid: int) -> None:
+        self.said.append(f"- {sid}")
+
+    def publish(self, subject: str, payload: bytes, reply: bytes, header: bytes | None) -> None:
+        self.said.append(subject)
+
+
+def test_an_answer_to_a_creation_is_waited_for_half_a_minute() -> None:
+    outbox, progress = Said(), Progress()
+    request = SimpleNamespace(subject="create", payload=b"", header=None)
+    requests = SimpleNamespace(deliver_subject=None, begin=lambda position, identity: request)
+    parts: Any = requests, progress, None, SimpleNamespace(next_id=lambda: "0123456789"), outbox
+    reader = ConsumerReader(*parts)
+    reader.begin(100.0)
+    assert outbox.said[-2:] == ["+ $JSC.R.01234567", "create"]
+    reader.receive(Msg(b"a", b"9", None, None, b"of somebody else"), 110.0)
+    reader.handle_timeout(129.0)
+    assert (reader.is_idle, reader.deadline()) == (False, 130.0)
+    reader.handle_timeout(130.0)
+    assert (reader.is_idle, reader.deadline()) == (True, None)
+    assert "- 7" in outbox.said
+    assert progress.due_at == pytest.approx(130.0 + FAILURE_DELAY + SETUP_DELAY)
 
 
 def test_a_consumer_that_cannot_be_made_is_an_error() -> None:

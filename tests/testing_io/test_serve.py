@@ -174,7 +174,7 @@ async def test_a_breach_of_the_protocol_ends_the_link_with_its_reason(serving: S
 
 
 async def test_a_client_that_answers_no_ping_is_cut_off(serving: Serving) -> None:
-    async with serving(ping_interval=0.02) as server, raw(server) as client:
+    async with serving(ping_interval=0.2) as server, raw(server) as client:
         assert (await client.read_all()).endswith(b"PING\r\n-ERR 'Stale Connection'\r\n")
 
 

@@ -120,7 +120,7 @@ class InProcessServer(BlockingHost):
         return pipe
 
     def _put(self, verb: Callable[[float], None], *, wait: bool = True) -> None:
-        """Put one input in, and write what it caused. Without ``wait`` the thread does it while the lock is held."""
+        """Put one input in, and write what it caused. Without ``wait`` a held lock leaves it to the thread."""
         self._inputs.append(verb)
         while self._inputs:
             if not self._lock.acquire(blocking=wait):
