@@ -21,6 +21,7 @@ import jsproto_io
 COUNTED: Final = tuple(str(Path(package.__path__[0])) + "/" for package in (jsproto, jsproto_io))
 NOT_COUNTED: Final = tuple(f"{folder}{room}/" for folder in COUNTED for room in ("server", "testing"))
 """The other role, and what plays the network."""
+LARGEST_CACHED: Final = 256  # Python keeps these numbers: a larger one is a memory block of its own
 
 
 class Counter:
@@ -109,7 +110,7 @@ class Counter:
             nonlocal last
             if not is_ours(code):
                 return leave_alone
-            now = allocated()
+            now = allocated() - (line > LARGEST_CACHED)  # the number of the line is a block, too
             if last is not None and now > last:
                 counts["blocks"] += now - last
             last = now
