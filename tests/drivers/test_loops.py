@@ -19,6 +19,7 @@ from jsproto.errors import ConnectionClosedError, ConnectionLostError, NoServers
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from tests.drivers.fake import FakeServer, Peer, ack
+from tests.drivers.test_reconnect import until
 
 pytestmark = pytest.mark.anyio
 
@@ -278,16 +279,23 @@ async def test_cancelling_the_block_closes_cleanly(connect: Any) -> None:
 
 
 async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
-    greeted = threading.Event()
+    accepted, greeted = threading.Event(), threading.Event()
 
     def script(peer: Peer) -> None:
-        assert greeted.wait(10)
+        accepted.set()
+        assert greeted.wait(60)
 
     with FakeServer(script) as server:
-        with anyio.move_on_after(0.05) as scope:
-            async with connect(server.url, connect_timeout=10):
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel() -> None:
+                await until(accepted.is_set)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(cancel)
+            async with connect(server.url, connect_timeout=60):
                 raise AssertionError("connected")
-        assert scope.cancelled_caught
+        assert tasks.cancel_scope.cancelled_caught
         greeted.set()
 
 
