@@ -75,3 +75,6 @@ ATOMIC: Final[Table[AtomicPhase, AtomicStep]] = total(
 
 ENDED: Final = frozenset({_P.COMMITTED, _P.FAILED, _P.DISCARDED})
 """The phases that nothing leaves."""
+
+CLOSED: Final = ENDED | {_P.COMMITTING}
+"""The phases in which no message may follow: the commit is out, or the batch has ended."""

@@ -80,3 +80,6 @@ FAST: Final[Table[FastPhase, FastStep]] = total(
 
 ENDED: Final = frozenset({_P.COMMITTED, _P.FAILED, _P.ABANDONED})
 """The phases that nothing leaves."""
+
+CLOSED: Final = ENDED | {_P.COMMITTING}
+"""The phases in which no message may follow: the commit is out, or the batch has ended."""

@@ -64,7 +64,7 @@ from jsproto.grammar.publish_headers import (
 )
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Outbox, bulk
-from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
+from jsproto.rules.atomic_batch import ATOMIC, CLOSED, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
@@ -191,7 +191,7 @@ class AtomicBatch(Batch):
         refused and the batch stays open (``error`` is None then).
         """
         error = self.error
-        if error is None and (self.phase in ENDED or self.phase is AtomicPhase.COMMITTING):
+        if error is None and self.phase in CLOSED:
             error = self._closed()
         return self._ready.ticket(error is None and self._awaited is None, error)
 
@@ -383,7 +383,7 @@ class AtomicBatch(Batch):
             self._expire(now)
         if self.error is not None:
             raise self.error.with_traceback(None)
-        if self.phase in ENDED or self.phase is AtomicPhase.COMMITTING:
+        if self.phase in CLOSED:
             raise self._closed()
 
     def _check_server(self) -> None:

@@ -67,7 +67,7 @@ from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Outbox, bulk
-from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
+from jsproto.rules.fast_batch import CLOSED, ENDED, FAST, FastPhase, FastStep
 from jsproto.rules.window import AckWindow
 from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
@@ -207,7 +207,7 @@ class FastPublisher(Batch):
         completes it, or fails it.
         """
         error = self.error
-        if error is None and (self.phase in ENDED or self.phase is FastPhase.COMMITTING):
+        if error is None and self.phase in CLOSED:
             error = self._closed()
         return self._ready.ticket(error is None and bool(self.room), error)
 

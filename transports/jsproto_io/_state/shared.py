@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from jsproto.client.connection.requests import RetryPolicy
 from jsproto.client.connection.session import Session, Statistics
@@ -29,7 +29,7 @@ from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import NO_HEADERS, Headers, HeadersLike
 from jsproto.grammar.stored import StoredMsg
-from jsproto.rules.fast_batch import ENDED, FastPhase
+from jsproto.rules.fast_batch import CLOSED, FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._state.batch import BatchBase
@@ -46,9 +46,6 @@ from jsproto_io._state.forks import register
 from jsproto_io._state.subscribing import ServedBase
 
 T = TypeVar("T")
-
-OVER: Final = ENDED | {FastPhase.COMMITTING}
-"""Phases of a fast-ingest batch in which nothing will find room any more."""
 
 
 class ConnectionBase(ABC):
@@ -271,12 +268,12 @@ class FastPublisherBase(BatchBase):
     @property
     def _is_full(self) -> bool:
         """A hint: nothing finds room now, but may later."""
-        return not self._core.room and not self._is_over
+        return not self._core.room and not self._is_closed
 
     @property
-    def _is_over(self) -> bool:
+    def _is_closed(self) -> bool:
         """Whether nothing will find room any more: ``ready()`` says why."""
-        return self._core.phase in OVER
+        return self._core.phase in CLOSED
 
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
