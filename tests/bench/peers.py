@@ -123,8 +123,10 @@ def nats_py_callback_ack(task: Task) -> None:
 
 
 def count(message: Any, run: Run) -> None:
-    run.received += 1
-    run.received_bytes += len(message.data)
+    """Count a message. A stream may hold more than a run wants, and a callback gets them until it unsubscribes."""
+    if run.received < run.count:
+        run.received += 1
+        run.received_bytes += len(message.data)
 
 
 def nats_py_direct_get(task: Task) -> None:
