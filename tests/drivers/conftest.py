@@ -73,8 +73,8 @@ def anyio_backend(driver: str) -> str:
 
 
 def limited(driver: str, **always: Any) -> Connect:
-    """The driver's ``connect``, under a time limit. Where a test does not say it, connecting may take long, and
-    the servers are dialled in the order given.
+    """The driver's ``connect``, under a time limit. Where a test does not say it, connecting and answers may take long,
+    and the servers are dialled in the order given.
 
     ``always``: options of each connection.
     """
@@ -82,6 +82,7 @@ def limited(driver: str, **always: Any) -> Connect:
     @asynccontextmanager
     async def connect(*args: Any, **keywords: Any) -> AsyncIterator[Any]:
         keywords.setdefault("connect_timeout", PATIENCE / 2)
+        keywords.setdefault("timeout", PATIENCE / 2)
         keywords.setdefault("dont_randomize", True)
         with anyio.fail_after(PATIENCE):
             async with DRIVERS[driver](*args, **always, **keywords) as connection:
