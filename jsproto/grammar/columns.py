@@ -36,7 +36,6 @@ SERVER_PART: Final = (
     rb"\r\nNats-N[^\r]++\r\nNats-Last-Sequence: [^\r]++\r\n\r\n"
 )
 _SERVER_PART: Final = re.compile(SERVER_PART)
-_ONLY_THREE: Final = frozenset({3})
 
 
 class StoredColumns(NamedTuple):
@@ -244,9 +243,15 @@ def message_columns(messages: Sequence[Any]) -> tuple[Sequence[str], Sequence[by
         return messages.subjects, messages.payloads, messages.headers
     try:
         return [subject for subject, _ in messages], [payload for _, payload in messages], None
-    except ValueError:  # some have headers
-        if {*map(len, messages)} != _ONLY_THREE:
-            messages = [message if len(message) == 3 else (*message, None) for message in messages]
+    except ValueError:
+        try:
+            return _thirds(messages)  # nearly always all have headers
+        except ValueError:
+            return _thirds([message if len(message) == 3 else (*message, None) for message in messages])
+
+
+def _thirds(messages: Sequence[Any]) -> tuple[list[str], list[bytes], list[Any]]:
+    """The parts of messages that have three."""
     return [each for each, _, _ in messages], [each for _, each, _ in messages], [each for _, _, each in messages]
 
 

@@ -70,7 +70,7 @@ def _same_names(headers: Sequence[HeadersLike | None], count: int, reserved: str
     first = names[:width]
     try:
         # Of texts, not of lists: what they are, whatever a str subclass says that it is equal to.
-        if "\n".join(names) != "\n".join(first * count) or (pairs and {*map(len, dicts)} != {width}):
+        if "\n".join((*names, "")) != "\n".join((*first, "")) * count or (pairs and {*map(len, dicts)} != {width}):
             return None
         if pairs:
             values = [[value for _, value in pairs[place::width]] for place in range(width)]

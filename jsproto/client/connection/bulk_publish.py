@@ -72,8 +72,7 @@ class BulkPublisher:
         try:
             subjects, payloads, headers = message_columns(messages)
             sizes = [*map(len, payloads)]
-            most = sizes[0] if all_equal(sizes) else max(sizes)
-            if most > min(largest, SPLIT_WRITES_AT) or not _ONLY_BYTES.issuperset(map(type, payloads)):
+            if _largest(sizes) > min(largest, SPLIT_WRITES_AT) or not _ONLY_BYTES.issuperset(map(type, payloads)):
                 return (), []
             lines = None if headers is None else _lines(messages, headers, len(sizes), reserved)
             if lines is not None and not self._may_have(lines, sizes, largest):
@@ -102,9 +101,10 @@ class BulkPublisher:
     def _may_have(self, lines: HeaderLines, payloads: Sequence[int], largest: int) -> bool:
         """Whether messages with payloads of these sizes are plain with these headers."""
         sizes, room = lines.sizes, largest - _NO_LINES
-        if not self.takes_headers or max(sizes) > SPLIT_WRITES_AT:
+        most = _largest(sizes)
+        if not self.takes_headers or most > SPLIT_WRITES_AT:
             return False
-        return max(sizes) + max(payloads) <= room or max(map(add, sizes, payloads)) <= room
+        return most + _largest(payloads) <= room or max(map(add, sizes, payloads)) <= room
 
     def _lines_of(self, subjects: Sequence[str]) -> Column:
         if all_equal(subjects):
@@ -119,6 +119,11 @@ class BulkPublisher:
             lines |= new
             found = [lines.get(subject) or pub_head(check_subject(subject)) for subject in subjects]
         return found[0] if len(found) == 1 else found
+
+
+def _largest(sizes: Sequence[int]) -> int:
+    """``max(sizes)``. Nearly always all are the same, and to see that costs a quarter."""
+    return sizes[0] if all_equal(sizes) else max(sizes)
 
 
 def _lines(messages: Sequence[Any], headers: Any, count: int, reserved: str) -> HeaderLines | None:
