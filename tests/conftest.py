@@ -184,7 +184,7 @@ def server() -> Iterator[NatsServer]:
     that moment fails: "error creating store for stream" (seen once in 11,000 streams on 2.15.1).
     """
     with NatsServer(config=servers.config()) as running:
-        with connect(running.url) as nc:
+        with connect(running.url, connect_timeout=60.0, timeout=60.0) as nc:
             nc.jetstream().create_stream("STAYS", subjects=["stays"])
         yield running
 
