@@ -245,13 +245,13 @@ def message_columns(messages: Sequence[Any]) -> tuple[Sequence[str], Sequence[by
         return [subject for subject, _ in messages], [payload for _, payload in messages], None
     except ValueError:
         try:
-            return _thirds(messages)  # nearly always all have headers
+            return _three_columns(messages)  # nearly always all have headers
         except ValueError:
-            return _thirds([message if len(message) == 3 else (*message, None) for message in messages])
+            return _three_columns([message if len(message) == 3 else (*message, None) for message in messages])
 
 
-def _thirds(messages: Sequence[Any]) -> tuple[list[str], list[bytes], list[Any]]:
-    """The parts of messages that have three."""
+def _three_columns(messages: Sequence[Any]) -> tuple[list[str], list[bytes], list[Any]]:
+    """Of messages that have three parts. ValueError: one has not."""
     return [each for each, _, _ in messages], [each for _, each, _ in messages], [each for _, _, each in messages]
 
 

@@ -82,4 +82,4 @@ ENDED: Final = frozenset({_P.COMMITTED, _P.FAILED, _P.ABANDONED})
 """The phases that nothing leaves."""
 
 CLOSED: Final = ENDED | {_P.COMMITTING}
-"""The phases in which no message may follow: the commit is out, or the batch has ended."""
+"""The phases in which nobody waits for room: the commit is out, or the batch has ended."""

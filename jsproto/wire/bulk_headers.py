@@ -69,7 +69,8 @@ def _same_names(headers: Sequence[HeadersLike | None], count: int, reserved: str
     width = len(names) // count
     first = names[:width]
     try:
-        # Of texts, not of lists: what they are, whatever a str subclass says that it is equal to.
+        # Of texts, not of lists: what they are, whatever a str subclass says that it is equal to. Each name has an end,
+        # as an empty one would be none.
         if "\n".join((*names, "")) != "\n".join((*first, "")) * count or (pairs and {*map(len, dicts)} != {width}):
             return None
         if pairs:

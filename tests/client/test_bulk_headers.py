@@ -115,6 +115,8 @@ def rows_of(headers: Sequence[Any], payloads: Sequence[bytes]) -> list[tuple[Any
 @example([{"A": "x" * 1_000}] * 2 + [None], 1, 2, False)
 @example([{"A": "1", "B": "2"}, {"B": "2", "A": "1"}], 1, 0, False)
 @example([{}, None, {"A": "1"}, {}], 1, 0, False)
+@example([{}, {"": "1"}], 1, 0, False)
+@example([{"": "1"}, {}], 1, 0, True)
 def test_runs_with_headers_are_queued_as_publish_would(
     headers: list[Any], first: int, sizes: int, columns: bool
 ) -> None:

@@ -799,6 +799,6 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     async def _make_room(self) -> None:
         """Wait for the connection, and for the window."""
         connection = self._connection
-        if connection._session.congested and not self._is_closed:
+        if connection._session.congested and not self._is_over:
             await connection._make_room()
         await connection._wait(connection._call(lambda now: self._core.ready(), coalesce=True))

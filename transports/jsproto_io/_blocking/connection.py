@@ -786,6 +786,6 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     def _make_room(self) -> None:
         """Wait for the connection, and for the window."""
         connection = self._connection
-        if connection._session.congested and not self._is_closed:
+        if connection._session.congested and not self._is_over:
             connection._make_room()
         connection._wait(connection._call(lambda now: self._core.ready(), coalesce=True))

@@ -268,11 +268,11 @@ class FastPublisherBase(BatchBase):
     @property
     def _is_full(self) -> bool:
         """A hint: nothing finds room now, but may later."""
-        return not self._core.room and not self._is_closed
+        return not self._core.room and not self._is_over
 
     @property
-    def _is_closed(self) -> bool:
-        """Whether nothing will find room any more: ``ready()`` says why."""
+    def _is_over(self) -> bool:
+        """Whether ``ready()`` fails at once: the commit is out, or the batch has ended."""
         return self._core.phase in CLOSED
 
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
