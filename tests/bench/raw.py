@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from itertools import islice
 from typing import Final
 
 from tests.bench.task import FETCH, FLOW, PAGE, WINDOW, Run, Task, batches
@@ -81,9 +82,11 @@ class Wire:
         return found
 
 
-def fast_ingest(task: Task) -> None:
+def fast_ingest(task: Task, *, tuples: bool = False) -> None:
+    """``tuples``: the messages come as a client gets them, each a subject and a payload from an iterator."""
     with Wire(task.url) as wire:
         for number, run in enumerate(task.runs()):
+            messages = ((run.subject, run.payload) for _ in range(1, run.count))
             reply = b"%b.batch%d.%d.fail." % (wire.inbox, number, FLOW)
             head = b"PUB %b %b" % (run.subject.encode(), reply)
             tail = b".1.$FI %d\r\n%b\r\n" % (len(run.payload), run.payload)
@@ -92,7 +95,18 @@ def fast_ingest(task: Task) -> None:
             while sent < run.count:
                 limit = min(acked + every * OUTSTANDING, run.count)
                 if sent < limit:
-                    wire.send(b"".join([b"%b%d%b" % (head, n, tail) for n in range(sent + 1, limit + 1)]))
+                    if tuples:
+                        wire.send(
+                            b"".join(
+                                [
+                                    b"PUB %b %b%d.1.$FI %d\r\n%b\r\n"
+                                    % (subject.encode(), reply, n, len(payload), payload)
+                                    for n, (subject, payload) in enumerate(islice(messages, limit - sent), sent + 1)
+                                ]
+                            )
+                        )
+                    else:
+                        wire.send(b"".join([b"%b%d%b" % (head, n, tail) for n in range(sent + 1, limit + 1)]))
                     sent = limit
                 else:
                     for payload in wire.payloads():

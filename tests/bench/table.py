@@ -100,12 +100,13 @@ ASYNC_PUBLISH: Final[dict[str, Runner]] = {
     "raw-socket-replies": partial(raw.async_publish, replies=True),
 }
 
-FAST_INGEST: Final = {
+FAST_INGEST: Final[dict[str, Runner]] = {
     "jsproto-sync": ours.sync_fast_ingest,
     "jsproto-asyncio": ours.on_asyncio(ours.fast_ingest),
     "jsproto-trio": ours.on_trio(ours.fast_ingest),
     "nats-jetstream-extra": peers.extra_fast_ingest,
     "raw-socket": raw.fast_ingest,
+    "raw-socket-tuples": partial(raw.fast_ingest, tuples=True),
 }
 
 FETCH_ACK: Final = {
