@@ -193,6 +193,7 @@ def a_pause_is_obeyed(side: Side) -> Any:
     name = consumers(side, "S")[0]["name"]
     side.api(f"CONSUMER.PAUSE.S.{name}", {"pause_until": IN_2099})
     publish(side, b"2", b"3")
+    side.until(lambda: consumers(side, "S")[0]["num_pending"] == 2)  # servers tell consumers after the acknowledgement
     paused, (source,) = consumers(side, "S")[0], sources(side)
     lacking = paused["num_pending"], paused["paused"], source["lag"], source.get("seq")
     side.api(f"CONSUMER.PAUSE.S.{name}")
