@@ -84,6 +84,7 @@ class Wire:
 
 def fast_ingest(task: Task, *, tuples: bool = False) -> None:
     """``tuples``: the messages come as a client gets them, each a subject and a payload from an iterator."""
+    form = b"PUB %b %b%d.1.$FI %d\r\n%b\r\n"
     with Wire(task.url) as wire:
         for number, run in enumerate(task.runs()):
             messages = ((run.subject, run.payload) for _ in range(1, run.count))
@@ -96,17 +97,11 @@ def fast_ingest(task: Task, *, tuples: bool = False) -> None:
                 limit = min(acked + every * OUTSTANDING, run.count)
                 if sent < limit:
                     if tuples:
-                        wire.send(
-                            b"".join(
-                                [
-                                    b"PUB %b %b%d.1.$FI %d\r\n%b\r\n"
-                                    % (subject.encode(), reply, n, len(payload), payload)
-                                    for n, (subject, payload) in enumerate(islice(messages, limit - sent), sent + 1)
-                                ]
-                            )
-                        )
+                        given = enumerate(islice(messages, limit - sent), sent + 1)
+                        pieces = [form % (to.encode(), reply, n, len(data), data) for n, (to, data) in given]
                     else:
-                        wire.send(b"".join([b"%b%d%b" % (head, n, tail) for n in range(sent + 1, limit + 1)]))
+                        pieces = [b"%b%d%b" % (head, n, tail) for n in range(sent + 1, limit + 1)]
+                    wire.send(b"".join(pieces))
                     sent = limit
                 else:
                     for payload in wire.payloads():
