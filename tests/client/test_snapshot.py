@@ -392,6 +392,16 @@ def test_before_2_12_every_answer_is_caught_up() -> None:
     assert take.read.up_to_seq == 3
 
 
+@pytest.mark.parametrize(("subject", "shown"), [("k.1", [1]), ("j.1", [])])
+def test_before_2_12_an_empty_answer_is_caught_up(subject: str, shown: list[int]) -> None:
+    take = Now(Stream([]), "k.*", harness=Harness(info=OLD))
+    take.answer()
+    take.stream.add(subject)
+    take.finish()
+    assert take.take() == shown
+    assert take.read.up_to_seq == 1
+
+
 def test_more_subjects_than_a_server_answers_for() -> None:
     count = 2 * GROUP + 5
     names = [f"k.{n}" for n in range(count)]

@@ -251,7 +251,9 @@ class Snapshot:
         if moments and (len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment):
             begun = min(moments if self._list.listed_at is None else [*moments, self._list.listed_at])
             rollups = info is None or bool(info.config.allow_rollup_hdrs)
-            up_to = yield from self._catch_up(shown, begun, up_to, rollups)
+            caught_up = yield from self._catch_up(shown, begun, up_to, rollups)
+            is_known |= caught_up > up_to
+            up_to = caught_up
             yield from self._check_identity(info, oldest)
         elif self._least and not is_known:  # nothing at all is there, as the leader says: is it the same stream?
             info = yield self._state()
