@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamWrongLastSequenceError
@@ -636,6 +636,7 @@ def test_acknowledgements_of_several_publishers_in_one_read(monkeypatch: pytest.
     st.sampled_from([300, 2_097_152]),
     st.booleans(),
 )
+@example([("a", b"12345"), ("a", b"")], 5, 300, False)
 def test_many_at_once_are_those_one_by_one(
     messages: list[Any], max_pending_bytes: int, pending_size: int, as_columns: bool
 ) -> None:
