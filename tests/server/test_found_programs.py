@@ -178,6 +178,10 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
         [stream(allow_batched=True), store(Nats_Msg_Id="m"), store(reply="{}.a.10.fail.1.2.$FI", Nats_Msg_Id="m")],
         {"duplicate": True},
     ),
+    "a deletion of what was delivered before the last acknowledgement of all": (
+        [stream(), consumer(ack_policy="all"), store(), store(), pull(batch=2), ack(1, b"-NAK"), pull(batch=1),
+         ack(1, consumer_seq=3), api("STREAM.MSG.DELETE.S", {"seq": 2}), INFO], (3, 3, 1, 0),
+    ),
     "a deletion from a consumer that acknowledges all": (
         [stream(), consumer(ack_policy="all"), store(), store(), store(), pull(batch=3),
          api("STREAM.MSG.DELETE.S", {"seq": 2}), INFO],
