@@ -74,8 +74,8 @@ class Replicas:
         subject = pub.subject.decode()
         if subject == "$JS.API.STREAM.INFO.S":
             self.asked.append("state")
-            state: dict[str, Any] = {"messages": 1, "bytes": 1, "first_seq": 1, "consumer_count": 0}
-            state["last_seq"] = self.leader
+            state: dict[str, Any] = {"bytes": 1, "first_seq": 1, "consumer_count": 0, "last_seq": self.leader}
+            state["messages"] = len(self._seen(self.leader))
             if pub.payload:
                 wanted = json.loads(pub.payload)["subjects_filter"]
                 seen = [message.subject for message in self._seen(self.leader)]

@@ -758,7 +758,7 @@ def test_a_stream_that_became_empty_is_as_empty_as_its_leader_says() -> None:
     assert reader.all("get_last_msgs_for", ["a"]) == []
     assert reader.asked == ["direct", "leader", "state"]
     with pytest.raises(StaleReadError) as found:
-        reader.knows(2).all("get_last_msgs_for", ["a"])  # it was made anew
+        reader.knows(2).all("get_last_msgs_for", ["a"], timeout=0.2)  # it was made anew
     assert (found.value.wanted, found.value.found) == (2, 1)
 
 

@@ -113,6 +113,26 @@ def test_every_form(version: str, server_for: ServerFor) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.11.11", servers.NEWEST])
+def test_an_empty_stream_is_empty_at_a_sequence(version: str, server_for: ServerFor) -> None:
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("E", subjects=["e.>"], allow_direct=True)
+        with js.consistent_session() as session:
+            for last_seq in (0, 3):
+                for reader in (
+                    js.get_last_msgs_for("E", "e.*"),
+                    js.snapshot("E", "e.*"),
+                    session.get_last_msgs_for("E", "e.*"),
+                ):
+                    assert [*reader] == []
+                    assert reader.up_to_seq == last_seq
+                if not last_seq:
+                    for n in range(3):
+                        session.record(js.publish(f"e.{n}"))
+                    js.purge_stream("E")
+
+
+@pytest.mark.parametrize("version", ["2.11.11", servers.NEWEST])
 def test_pages_of_any_size_over_deleted_messages(version: str, server_for: ServerFor) -> None:
     with connect(server_for(version).url) as nc:
         js = nc.jetstream()

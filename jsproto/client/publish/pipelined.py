@@ -250,7 +250,7 @@ class PipelinedPublisher(Conversation):
         total = _total(run)
         try:
             taken = 0
-            if total is not None and size + total < most:
+            if total is not None and size + total - len(run[-1][1]) < most:  # the last one finds room, too
                 taken = self._outbox.publish_replied(run, replies)
                 waiting.update(zip(replies, run[:taken], strict=False))
                 size += total if taken == len(run) else sum([len(message[1]) for message in run[:taken]])

@@ -66,7 +66,7 @@ from jsproto.events import UnexpectedMessage
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import Fields, StoredColumns, next_columns
-from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.config import StreamInfo, StreamState
 from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import STATUS_START, status_line
 from jsproto.grammar.stored import (
@@ -102,13 +102,16 @@ class DirectBatch(BufferedRead):
     * ``stream``: its name.
     * ``error``: why the read broke off, None without an error.
     * ``finished``: all that was asked for has been received.
+    * ``come_to``: after ``timeout`` seconds in which servers lagged, the highest sequence that one of them had come to.
+      None else, and where none named one.
     """
 
     __slots__ = (
         "_announced", "_api", "_at_least", "_began_at_first", "_created", "_doubts_holes", "_draw", "_floor",
-        "_from_leader", "_if_dropped", "_inbox", "_incoming", "_is_last_check", "_is_linked", "_is_unanswered",
-        "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader", "_question", "_replies",
-        "_reply", "_retries", "_start", "_start_time", "_subject", "_tail", "_timeout", "_timers", "_waiting",
+        "_from_leader", "_furthest", "_if_dropped", "_inbox", "_incoming", "_is_last_check", "_is_linked",
+        "_is_unanswered", "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader",
+        "_question", "_replies", "_reply", "_retries", "_start", "_start_time", "_subject", "_tail", "_timeout",
+        "_timers", "_waiting", "_wants_message", "come_to",
     )  # fmt: skip
 
     _PARSES_AHEAD = True
@@ -189,6 +192,8 @@ class DirectBatch(BufferedRead):
         server = outbox.server
         self._doubts_holes = if_dropped == "error" and server is not None and server.is_before(HOLDS_MESSAGES_BACK)
         self._at_least = at_least
+        self._furthest: int | None = None  # of the servers that had not come far enough
+        self.come_to: int | None = None
         self._page_messages = page_messages
         self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         self._timeout = timeout
@@ -205,6 +210,7 @@ class DirectBatch(BufferedRead):
         self._is_linked = True
         self._is_unanswered = False  # no server answered the page: the leader is asked why
         self._question = b""  # where the leader's answer is to arrive
+        self._wants_message = False  # it is asked for a message, not for its state
         self._reply = b""  # where the page is to arrive
         self._announced = b""  # the last earlier page whose late messages were reported
         self._last_heard = now
@@ -614,7 +620,7 @@ class DirectBatch(BufferedRead):
             self._ask_at(now + ASK_AGAIN)
             return False
         self._outbox.flush()
-        self._question = question
+        self._question, self._wants_message = question, bool(payload)
         self._last_heard = now
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
@@ -640,7 +646,7 @@ class DirectBatch(BufferedRead):
                 self._receive_from_leader(decode_response(message.payload, about=f"stream {self.stream}"), message, now)
         except APIError as error:
             self._drop_page()
-            if isinstance(error, NoMessageFoundError):
+            if self._wants_message and isinstance(error, NoMessageFoundError):
                 self._receive_no_next(now)
             elif error.code == UNAVAILABLE or isinstance(error, StreamOfflineError):  # no leader just now
                 self._retry_later(str(error), now)
@@ -677,14 +683,18 @@ class DirectBatch(BufferedRead):
         if last_seq < self._must_reach():
             self._drop_page()
             reason = f"the leader is at sequence {last_seq}, and the read has to come to {self._must_reach()}"
-            self._retry_later(reason, now, self._stale_error(last_seq))
+            self._retry_lagging(last_seq, reason, now)
             return
         self._at_least, self._parts_since_leader = last_seq, 0
+        self._receive_state(info.state, now)
+
+    def _receive_state(self, state: StreamState, now: float) -> None:
+        """The leader's state. It has come as far as the read has to."""
         if self._from_leader is not None:
             self._keep_from_leader(self._from_leader, now)
         elif self._page.is_open:
             self._approve(now)
-        elif self._is_last_check or info.state.last_seq <= self._floor or not info.state.messages:
+        elif self._is_last_check or state.last_seq <= self._floor or not state.messages:
             self._finish()
         else:
             self._ask_next(now)
@@ -742,9 +752,15 @@ class DirectBatch(BufferedRead):
         """Ask again a little later, while there is time: replicas lag, or there is no leader."""
         pause = self._retries.replica_lagged(now)
         if pause is None:
+            self.come_to = self._furthest
             self._fail(error or self._incomplete(reason))
         else:
             self._ask_after(pause, now)
+
+    def _retry_lagging(self, last_seq: int, reason: str, now: float) -> None:
+        """Whoever answered has come to ``last_seq`` only: ask again a little later."""
+        self._furthest = max(last_seq, self._furthest or 0)
+        self._retry_later(reason, now, self._stale_error(self._furthest))
 
     def _approve(self, now: float) -> None:
         """The page may be given out. Where holes are doubted, it has to be whole."""

@@ -6,7 +6,8 @@
   the state at the sequence that its end names.
 
 An empty answer does not say which server sent it: it may be a mirror that holds a part of the stream. So the request is
-repeated with a witness: the subject of a message that the stream's leader has.
+repeated with a witness: the subject of a message that the stream's leader has. Where the leader has no message either,
+``LastAnswer`` asks it for its state: that names the sequence at which the stream is empty.
 
 Not here: more subjects than a server answers at once, and answers put together (``snapshot``).
 """
@@ -23,6 +24,7 @@ from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.config import StreamState
 from jsproto.grammar.stored import StoredMsg, check_seq, number
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.grammar.times import Instant, format_timestamp, instant
@@ -125,7 +127,7 @@ class LastMessages(DirectBatch):
 
     @property
     def up_to_seq(self) -> int | None:
-        """The sequence of the stream that it shows. None until the first page is whole."""
+        """The sequence of the stream that it shows. None until the first page with messages is whole."""
         return self._up_to_seq
 
     def _fields(self) -> dict[str, Any]:
@@ -228,10 +230,9 @@ class LastAnswer(LastMessages):
     Attributes:
 
     * ``rest``: how many more messages there are than fitted into the answer.
-    * ``come_to``: the last sequence of the replicas that lagged behind ``least``. None without one.
     """
 
-    __slots__ = ("_least", "_must_show", "come_to", "rest")
+    __slots__ = ("_least", "_must_show", "rest")
     _NEEDS_POINT = False
 
     def __init__(
@@ -248,23 +249,32 @@ class LastAnswer(LastMessages):
         up_to_seq: int | None = None,
         least: int = 0,
         shows: tuple[str, int] | None = None,
+        created: int | None = None,
         max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
         """``least``: a sequence that the server has to have reached. ``shows``: subject and sequence of its witness.
 
-        The witness is a message that the server has to have. It is requested as well, and given out only if it is
-        wanted. The others are those of ``LastMessages``. A server that lags is asked again until ``timeout`` is over:
-        then the read fails with IncompleteBatchError.
+        * The witness is a message that the server has to have. It is requested as well, and given out only if it is
+          wanted.
+        * ``created``: when the stream was created, if that is known (nanoseconds since the epoch).
+
+        The others are those of ``LastMessages``. A server that lags is asked again until ``timeout`` is over: then the
+        read fails with IncompleteBatchError.
         """
         self._least = least
         self._must_show = shows
         self.rest = 0
-        self.come_to: int | None = None
         super().__init__(
             outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, batch=batch, up_to_seq=up_to_seq,
             page_messages=MAX_SUBJECTS + 1, max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
+        self._created = created
+
+    @property
+    def created(self) -> int | None:
+        """When the stream was created: nanoseconds since the epoch, as its leader said. None: nobody asked it."""
+        return self._created
 
     def _begin_page(self) -> None:
         self._floor = 0
@@ -286,9 +296,9 @@ class LastAnswer(LastMessages):
         elif up_to is None:
             raise RemoteProtocolError("the end of an answer does not say up to which sequence it is", header)
         elif up_to < self._least:
-            self.come_to = max(up_to, self.come_to or 0)
             self._close_page(now)
-            self._retry_later(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
+            reason = f"whoever answers has come to sequence {up_to} only, not to {self._least}"
+            self._retry_lagging(up_to, reason, now)
         elif self._must_show is not None and not pending and self._floor != self._must_show[1]:
             self._close_page(now)
             self._retry_later("message {1} of {0} is not shown".format(*self._must_show), now)
@@ -301,3 +311,19 @@ class LastAnswer(LastMessages):
                 self._ready.add_all(self._incoming)
                 self._incoming = self._ready
             self._finish()
+
+    # -- an empty stream -----------------------------------------------------------------------------------------------
+
+    def _receive_no_next(self, now: float) -> None:
+        self._ask_leader(self._api.stream_info(self.stream), b"", now)
+
+    def _must_reach(self) -> int:
+        return max(self._least, self._up_to_seq or 0)
+
+    def _receive_state(self, state: StreamState, now: float) -> None:
+        if state.messages:
+            self._retry_later(f"the stream has {state.messages} messages, and nobody shows one", now)
+            return
+        if self._up_to_seq is None:
+            self._up_to_seq = state.last_seq
+        self._finish()

@@ -122,7 +122,7 @@ class Snapshot:
             SnapshotError: the stream keeps too little history, or is written faster than it can be read.
             TooManyResultsError: ``at_once``, and more than ``MAX_SUBJECTS`` subjects match.
             StaleReadError: no server reached ``least`` within ``timeout``.
-            StreamRecreatedError: the stream was deleted and created anew meanwhile.
+            StreamRecreatedError: the stream was deleted and created anew between two answers.
             LocalProtocolError: ``at`` is no sequence, or after the stream's last one.
             Error: as ``DirectBatch`` and ``JetStream.get_msg``.
 
@@ -165,7 +165,7 @@ class Snapshot:
 
     @property
     def up_to_seq(self) -> int | None:
-        """The sequence of the stream that it shows. None while it is read, and where no server named one."""
+        """The sequence of the stream that it shows. None while it is read."""
         return self._up_to_seq
 
     @property
@@ -206,11 +206,11 @@ class Snapshot:
         if not self._at_once:
             info = yield self._state()
         least = info.state.last_seq if info is not None else self._least
+        created = info.created if info is not None else None
         server = self._js.session.server
         shows_one_moment = server is None or not server.is_before(_HOLDS_WRITES_BACK)
         shown: dict[str, StoredMsg] = {}
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
-        is_known = not self._at_once
         oldest = _NO_LIMIT  # when the oldest message that was shown was stored
         room = self._max_bytes
         refused = 0
@@ -219,8 +219,9 @@ class Snapshot:
             groups = deque(self._list.in_groups((yield from self._list.names())))
         while groups:
             group = groups.popleft()
-            most = self._most if shows_one_moment and not moments and not groups else None
-            answer = self._answer(group, least=max([least, *moments]), batch=most, max_bytes=room)
+            is_whole = shows_one_moment and not moments and not groups and self._list.listed_at is None
+            most = self._most if is_whole else None
+            answer = self._answer(group, least=max([least, *moments]), created=created, batch=most, max_bytes=room)
             try:
                 yield from self._wait_for(answer)
             except TooManyResultsError:
@@ -229,17 +230,13 @@ class Snapshot:
                     raise
                 groups = deque(self._list.in_groups((yield from self._list.names())))
                 continue
-            except IncompleteBatchError:
-                if self._least and answer.come_to is not None:
-                    raise StaleReadError(self.stream, self._least, answer.come_to) from None
-                raise
             messages = self._messages_of(answer, group)
-            if info is None and messages:
+            created = answer.created
+            if created is None and messages:
                 oldest = min(oldest, *(each.timestamp for each in messages))
             shown.update((each.subject, each) for each in messages)
-            said = answer.up_to_seq
-            moments.append(max([least, *moments]) if said is None else said)
-            is_known |= said is not None
+            assert answer.up_to_seq is not None  # it has ended
+            moments.append(answer.up_to_seq)
             if answer.rest and not messages:  # a witness took all the room
                 if room >= _NO_LIMIT:
                     raise RemoteProtocolError(f"an answer shows nothing, and says that {answer.rest} are left")
@@ -247,19 +244,14 @@ class Snapshot:
             if answer.rest and len(messages) != most:
                 names = group if all(map(is_literal, group)) else (yield from self._list.names())
                 groups.extendleft(reversed(self._list.in_groups([name for name in names if name not in shown])))
-        up_to = max(moments, default=self._list.listed_at or least)
-        if moments and (len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment):
-            begun = min(moments if self._list.listed_at is None else [*moments, self._list.listed_at])
+        if self._list.listed_at is not None:
+            moments.append(self._list.listed_at)
+        up_to = max(least, *moments)
+        if len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment:
             rollups = info is None or bool(info.config.allow_rollup_hdrs)
-            caught_up = yield from self._catch_up(shown, begun, up_to, rollups)
-            is_known |= caught_up > up_to
-            up_to = caught_up
-            yield from self._check_identity(info, oldest)
-        elif self._least and not is_known:  # nothing at all is there, as the leader says: is it the same stream?
-            info = yield self._state()
-            if info.state.last_seq < self._least:
-                raise StaleReadError(self.stream, self._least, info.state.last_seq)
-        self._give(shown, max(up_to, least) if is_known else None)
+            up_to = yield from self._catch_up(shown, min(moments), up_to, rollups)
+            yield from self._check_identity(created, oldest)
+        self._give(shown, up_to)
 
     def _catch_up(
         self, shown: dict[str, StoredMsg], begun: int, up_to: int, rollups: bool
@@ -291,10 +283,10 @@ class Snapshot:
                 raise SnapshotError("the stream is written faster than it can be read", read.last_seq)
         return max(up_to, read.last_seq)
 
-    def _check_identity(self, info: StreamInfo | None, oldest: int) -> Generator[Ticket[Any], Any, None]:
-        """The stream has to be the one of the beginning: of ``info``, or of a message stored at ``oldest``."""
+    def _check_identity(self, created: int | None, oldest: int) -> Generator[Ticket[Any], Any, None]:
+        """The stream has to be the one that was ``created`` then, and that had a message stored at ``oldest``."""
         now: StreamInfo = yield self._state()
-        if is_younger(now, oldest) if info is None else info.created != now.created:
+        if is_younger(now, oldest) or created not in (None, now.created):
             raise StreamRecreatedError(self.stream)
 
     # -- as of an earlier sequence -------------------------------------------------------------------------------------
@@ -466,8 +458,17 @@ class Snapshot:
         return answer
 
     def _wait_for(self, read: DirectBatch) -> Generator[Ticket[Any], Any, None]:
-        """Wait until ``read`` has a message or has ended. Fails as it does, or when this is closed."""
-        yield read.readable()
+        """Wait until ``read`` has a message or has ended. Fails as it does, or when this is closed.
+
+        Raises:
+            StaleReadError: the servers had not come to what this has to show at least.
+        """
+        try:
+            yield read.readable()
+        except IncompleteBatchError:
+            if read.come_to is not None and read.come_to < self._least:
+                raise StaleReadError(self.stream, self._least, read.come_to) from None
+            raise
         self._check_open()
 
     def _messages_of(self, answer: LastAnswer, group: Sequence[str]) -> list[StoredMsg]:
@@ -489,7 +490,7 @@ class Snapshot:
             yield from self._wait_for(read)
         return messages
 
-    def _give(self, shown: dict[str, StoredMsg], up_to: int | None) -> None:
+    def _give(self, shown: dict[str, StoredMsg], up_to: int) -> None:
         self._up_to_seq = up_to
         if not self._closed:
             messages = sorted(shown.values(), key=lambda each: each.seq)
