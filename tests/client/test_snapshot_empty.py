@@ -17,12 +17,13 @@ from jsproto.client.read.subject_list import GROUP
 from jsproto.errors import IncompleteBatchError, StaleReadError, StreamRecreatedError
 from jsproto.grammar.acks import PubAck
 from jsproto.wire.frames import Pub
-from tests.client.replicas import DIRECT, LEADER, NO_RESULTS, STATE, Stream, read_through
+from tests.client.replicas import DIRECT, LEADER, NO_RESULTS, NOT_FOUND, STATE, Stream, read_through
 from tests.client.test_snapshot import OLD, Now, Take
 from tests.harness import Harness
 
 BOTH = pytest.mark.parametrize("version", ["2.11.9", "2.12.0"])
 NO_MESSAGE = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+LATER = "2026-12-01T00:00:00Z"
 THREE = ["k.1", "k.2", "k.3"]
 
 
@@ -97,7 +98,7 @@ def test_an_old_leader_without_messages_is_not_believed(
 def test_a_new_stream_that_is_short_of_the_session(version: str) -> None:
     take = InSession(Stream(["k.1"]), "k.*", harness=at(version))
     take.stream.messages.clear()
-    take.stream.created = "2026-12-01T00:00:00Z"
+    take.stream.created = LATER
     while not take.ticket.done:
         if take.direct:
             take.answer()
@@ -122,7 +123,7 @@ def test_a_new_stream_that_has_come_to_the_session(version: str) -> None:
 @BOTH
 def test_a_stream_made_anew_after_the_first_question(version: str) -> None:
     take = Take(Stream(THREE), "k.*", harness=at(version))
-    take.stream.__dict__.update(Stream([]).__dict__, created="2026-12-01T00:00:00Z")
+    take.stream.__dict__.update(Stream([]).__dict__, created=LATER)
     take.finish()
     with pytest.raises(StreamRecreatedError):
         take.ticket.result()
@@ -169,7 +170,37 @@ def test_a_stream_made_anew_before_it_was_caught_up() -> None:
     take = Now(Stream(THREE), "k.*", harness=Harness(info=OLD))
     take.stream.messages.clear()
     take.answer()
-    take.stream.__dict__.update(Stream([*THREE, "k.4"]).__dict__, created="2026-12-01T00:00:00Z")
+    take.stream.__dict__.update(Stream([*THREE, "k.4"]).__dict__, created=LATER)
+    take.finish()
+    with pytest.raises(StreamRecreatedError):
+        take.ticket.result()
+
+
+def test_a_stream_made_anew_after_an_answer_with_its_witness_alone() -> None:
+    take = Now(Stream(["j.1"] * 3), "k.*", harness=Harness(info=OLD))
+    take.answer()
+    take.answer()
+    take.stream.__dict__.update(Stream([*THREE, "k.4"]).__dict__, created=LATER, first_ts=LATER)
+    take.finish()
+    with pytest.raises(StreamRecreatedError):
+        take.ticket.result()
+
+
+@BOTH
+@pytest.mark.parametrize("make", [Now, InSession])
+def test_a_stream_made_anew_after_its_list(make: Callable[..., Take], version: str) -> None:
+    names = [f"k.{number}.{'x' * 1_000}" for number in range(300)]
+    take = make(Stream(["w.1"] * 3), ["w.*", *names], harness=at(version))
+    take.stream.__dict__.update(Stream(["w.2", "w.3", "w.4", "w.1"]).__dict__, created=LATER)  # the times say nothing
+    take.finish()
+    with pytest.raises(StreamRecreatedError):
+        take.ticket.result()
+
+
+@BOTH
+def test_a_stream_made_anew_has_no_past(version: str) -> None:
+    take = Take(Stream(THREE), "k.*", at=3, harness=at(version))
+    take.stream.__dict__.update(Stream([]).__dict__, created=LATER, first_ts=LATER)
     take.finish()
     with pytest.raises(StreamRecreatedError):
         take.ticket.result()
@@ -237,6 +268,67 @@ def test_an_answer_about_the_past_is_as_of_then() -> None:
                 h.deliver(pub.reply or b"", json.dumps(stream.leader(pub)).encode())
     assert answer.finished
     assert answer.up_to_seq == 2
+
+
+@BOTH
+def test_a_connection_that_ends_takes_no_past_away(version: str) -> None:
+    take = Take(Stream(THREE), "k.*", at=3, harness=at(version))
+    take.h.lose()
+    with pytest.raises(IncompleteBatchError, match="the connection was lost"):
+        take.ticket.result()
+
+
+def test_closing_takes_no_past_away() -> None:
+    h = Harness()
+    read = Snapshot(h.js, "DG", "k.*", now=h.now, at=3)
+    take = Take.__new__(Take)
+    take.h, take.stream, take.direct, take.asked = h, Stream(THREE), [], []
+    take.settle()
+    assert len(take.direct) == 1
+    read.close(h.now)
+    with pytest.raises(IncompleteBatchError, match="the reader was closed"):
+        read.readable().result()
+
+
+class Gone(Stream):
+    """A stream whose leader may be missing, or be behind by ``lag``."""
+
+    is_missing = False
+    lag = 0
+
+    def leader(self, pub: Pub) -> dict[str, Any]:
+        if self.is_missing:
+            return {
+                "error": {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}
+            }
+        seen = Stream([])
+        seen.last_seq = self.last_seq - self.lag
+        seen.messages = {seq: subject for seq, subject in self.messages.items() if seq <= seen.last_seq}
+        return seen.leader(pub)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_session_that_was_shown_more_than_it_knows_is_not_stale(missing: bool) -> None:
+    """The leader is behind once, and so are those after it, or none comes. In between 4 and 5 were shown."""
+    stream = Gone(THREE)
+    take = InSession(stream, "k.*", harness=Harness(info=OLD))
+    take.answer()
+    stream.lag = 1
+    take.answer()
+    stream.lag = 0
+    for _ in range(4):
+        stream.add("k.1")
+    take.h.advance(0.05)
+    take.settle()
+    take.answer(most=2, old=True)
+    stream.is_missing, stream.lag = missing, 5
+    while not take.ticket.done:
+        if take.direct:
+            take.status(NOT_FOUND)
+        take.h.advance(0.05)
+        take.settle()
+    with pytest.raises(IncompleteBatchError, match="received up to sequence 5"):
+        take.ticket.result()
 
 
 @BOTH

@@ -102,8 +102,8 @@ class DirectBatch(BufferedRead):
     * ``stream``: its name.
     * ``error``: why the read broke off, None without an error.
     * ``finished``: all that was asked for has been received.
-    * ``come_to``: after ``timeout`` seconds in which servers lagged, the highest sequence that one of them had come to.
-      None else, and where none named one.
+    * ``come_to``: where the read failed since a server had not come far enough, the highest sequence that one of them
+      had come to, or that was received. Else None.
     """
 
     __slots__ = (
@@ -192,7 +192,7 @@ class DirectBatch(BufferedRead):
         server = outbox.server
         self._doubts_holes = if_dropped == "error" and server is not None and server.is_before(HOLDS_MESSAGES_BACK)
         self._at_least = at_least
-        self._furthest: int | None = None  # of the servers that had not come far enough
+        self._furthest = 0  # of the servers that had not come far enough
         self.come_to: int | None = None
         self._page_messages = page_messages
         self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
@@ -748,19 +748,19 @@ class DirectBatch(BufferedRead):
         else:
             self._waiting = True
 
-    def _retry_later(self, reason: str, now: float, error: Error | None = None) -> None:
+    def _retry_later(self, reason: str, now: float, error: Error | None = None, *, come_to: int | None = None) -> None:
         """Ask again a little later, while there is time: replicas lag, or there is no leader."""
         pause = self._retries.replica_lagged(now)
         if pause is None:
-            self.come_to = self._furthest
+            self.come_to = come_to
             self._fail(error or self._incomplete(reason))
         else:
             self._ask_after(pause, now)
 
     def _retry_lagging(self, last_seq: int, reason: str, now: float) -> None:
         """Whoever answered has come to ``last_seq`` only: ask again a little later."""
-        self._furthest = max(last_seq, self._furthest or 0)
-        self._retry_later(reason, now, self._stale_error(self._furthest))
+        self._furthest = furthest = max(last_seq, self._furthest, self.last_seq)
+        self._retry_later(reason, now, self._stale_error(furthest), come_to=furthest)
 
     def _approve(self, now: float) -> None:
         """The page may be given out. Where holes are doubted, it has to be whole."""

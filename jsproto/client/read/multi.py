@@ -69,7 +69,15 @@ def checked_few(subjects: str | Iterable[str]) -> list[str]:
 class LastMessages(DirectBatch):
     """One read of the last message of each subject that matches, up to a point, in the order of the stream."""
 
-    __slots__ = ("_from_seq", "_pending_reported", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
+    __slots__ = (
+        "_from_seq",
+        "_pending_reported",
+        "_subjects",
+        "_up_to_seq",
+        "_up_to_time",
+        "_witness",
+        "_witnessed_at",
+    )
     _NEEDS_POINT = True
     _COUNTS_LATE = False  # what comes later belongs to a later point
     _PARSES_AHEAD = False  # mostly the answers are few
@@ -118,6 +126,7 @@ class LastMessages(DirectBatch):
         self._up_to_seq = up_to_seq
         self._up_to_time = None if up_to_time is None else instant(up_to_time)
         self._witness: str | None = None
+        self._witnessed_at: int | None = None
         self._from_seq = seq
         self._pending_reported = 0  # messages that some replica, or the leader, said were left
         super().__init__(
@@ -214,7 +223,7 @@ class LastMessages(DirectBatch):
         if self._is_beyond(message):
             self._finish()
             return
-        self._witness = message.subject
+        self._witness, self._witnessed_at = message.subject, message.timestamp
         self._retry_later(f"message {message.seq} is with the leader, and nobody else shows it", now)
 
     def _is_beyond(self, message: StoredMsg) -> bool:
@@ -275,6 +284,11 @@ class LastAnswer(LastMessages):
     def created(self) -> int | None:
         """When the stream was created: nanoseconds since the epoch, as its leader said. None: nobody asked it."""
         return self._created
+
+    @property
+    def witnessed_at(self) -> int | None:
+        """When the witness was stored, as the leader said: nanoseconds since the epoch. None: without one."""
+        return self._witnessed_at
 
     def _begin_page(self) -> None:
         self._floor = 0

@@ -219,6 +219,8 @@ class Snapshot:
             groups = deque(self._list.in_groups((yield from self._list.names())))
         while groups:
             group = groups.popleft()
+            if created is None:
+                created = self._list.created
             is_whole = shows_one_moment and not moments and not groups and self._list.listed_at is None
             most = self._most if is_whole else None
             answer = self._answer(group, least=max([least, *moments]), created=created, batch=most, max_bytes=room)
@@ -232,8 +234,9 @@ class Snapshot:
                 continue
             messages = self._messages_of(answer, group)
             created = answer.created
-            if created is None and messages:
-                oldest = min(oldest, *(each.timestamp for each in messages))
+            if created is None:
+                oldest = min([oldest, *(each.timestamp for each in messages)])
+                oldest = oldest if answer.witnessed_at is None else min(oldest, answer.witnessed_at)
             shown.update((each.subject, each) for each in messages)
             assert answer.up_to_seq is not None  # it has ended
             moments.append(answer.up_to_seq)
@@ -306,11 +309,14 @@ class Snapshot:
             group = groups.popleft()
             alone = len(group) == 1
             answer = self._answer(
-                group, up_to_seq=up_to, shows=witness, max_bytes=_NO_LIMIT if alone else self._max_bytes
-            )
+                group, up_to_seq=up_to, shows=witness, created=info.created,
+                max_bytes=_NO_LIMIT if alone else self._max_bytes,
+            )  # fmt: skip
             try:
                 yield from self._wait_for(answer)
             except IncompleteBatchError as error:
+                if self._closed or error.__cause__ is not None:  # the connection has ended
+                    raise
                 raise SnapshotError(str(error), up_to) from error
             if answer.rest and not alone:
                 half = len(group) // 2

@@ -33,10 +33,13 @@ _NOT_UTF_8: Final = "\ufffd"  # what servers list instead of bytes that are not 
 class SubjectList:
     """The subjects that match what was asked for.
 
-    Attribute: ``listed_at`` (the stream's last sequence before the first list, None before one came).
+    Attributes, None before a list came:
+
+    * ``listed_at``: the stream's last sequence before the first list.
+    * ``created``: when the stream was created, as was said with the first list (nanoseconds since the epoch).
     """
 
-    __slots__ = ("_js", "_now", "_stream", "_timeout", "_wanted", "listed_at")
+    __slots__ = ("_js", "_now", "_stream", "_timeout", "_wanted", "created", "listed_at")
 
     def __init__(
         self, js: Reads, stream: str, wanted: Sequence[str], *, now: Callable[[], float], timeout: float
@@ -48,6 +51,7 @@ class SubjectList:
         self._now = now
         self._timeout = timeout
         self.listed_at: int | None = None
+        self.created: int | None = None
 
     @property
     def fits_one_request(self) -> bool:
@@ -108,7 +112,7 @@ class SubjectList:
         for _ in range(TIMES_LISTED):
             info = yield self._ask(pattern, 0)
             if self.listed_at is None:
-                self.listed_at = info.state.last_seq
+                self.listed_at, self.created = info.state.last_seq, info.created
             names = dict(info.state.subjects or {})
             total = self._total(info, len(names))
             if by_name:
