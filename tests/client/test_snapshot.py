@@ -76,8 +76,8 @@ class Take:
         self.h.deliver(self.direct.pop(0)[0], b"", block)
         self.settle()
 
-    def finish(self, most: int = 9999) -> int:
-        """Answer Direct Gets until it has ended; returns how many they were."""
+    def finish(self, most: int = 9999, applied: int | None = None, **options: Any) -> int:
+        """Answer Direct Gets as ``answer`` does until it has ended; returns how many they were."""
         count = 0
         while not self.ticket.done:
             if not self.direct:
@@ -85,7 +85,7 @@ class Take:
                 self.settle()
             else:
                 count += 1
-                self.answer(most=most)
+                self.answer(applied, most, **options)
         return count
 
     def take(self) -> list[int]:
@@ -149,11 +149,7 @@ def test_a_replica_that_is_behind_is_asked_again() -> None:
 
 def test_replicas_that_stay_behind() -> None:
     take = Take(Stream(["k.1", "k.2", "k.1"]), timeout=1.0)
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=2)
-        take.h.advance(0.1)
-        take.settle()
+    take.finish(applied=2)
     with pytest.raises(IncompleteBatchError, match="has come to sequence 2 only, not to 3"):
         take.ticket.result()
 
@@ -202,11 +198,7 @@ def test_a_mirror_does_not_answer_for_the_stream() -> None:
     take.answer()
     assert take.take() == [2, 3]
     take = Now(stream, "k.*", timeout=1.0)
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(mirrored=True)
-        take.h.advance(0.05)
-        take.settle()
+    take.finish(mirrored=True)
     assert isinstance(take.ticket.error, MirrorAnswerError)
 
 
@@ -355,11 +347,7 @@ def test_an_old_leader_does_not_end_the_catching_up() -> None:
         return body | {"state": body["state"] | {"last_seq": 2}}
 
     stream.leader = old  # type: ignore[method-assign]
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=2)
-        take.h.advance(0.05)
-        take.settle()
+    take.finish(applied=2)
     with pytest.raises(IncompleteBatchError, match="the leader is at sequence 2"):
         take.ticket.result()
 
@@ -477,11 +465,7 @@ def test_what_no_replica_shows_of_it_is_taken_of_the_leader() -> None:
     take.answer()
     for subject in ("k.1", "k.2"):
         take.stream.add(subject)
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=2)
-        take.h.advance(0.05)
-        take.settle()
+    take.finish(applied=2)
     assert take.take() == [3, 4]
     assert take.read.up_to_seq == 4
 
@@ -652,11 +636,7 @@ def test_a_replica_that_has_not_come_so_far() -> None:
 
 def test_replicas_that_do_not_come_so_far() -> None:
     take = Take(Stream(["k.1", "k.2", "k.1"]), at=3, timeout=1.0)
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=2)
-        take.h.advance(0.1)
-        take.settle()
+    take.finish(applied=2)
     with pytest.raises(SnapshotError, match=r"message 3 of k\.1 is not shown") as caught:
         take.ticket.result()
     assert caught.value.up_to_seq == 3

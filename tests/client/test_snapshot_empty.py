@@ -99,11 +99,7 @@ def test_a_new_stream_that_is_short_of_the_session(version: str) -> None:
     take = InSession(Stream(["k.1"]), "k.*", harness=at(version))
     take.stream.messages.clear()
     take.stream.created = LATER
-    while not take.ticket.done:
-        if take.direct:
-            take.answer()
-        take.h.advance(0.05)
-        take.settle()
+    take.finish()
     with pytest.raises(StaleReadError) as stale:
         take.ticket.result()
     assert (stale.value.wanted, stale.value.found) == (3, 1)
@@ -156,11 +152,7 @@ def test_the_servers_of_a_session_never_come_to_what_was_listed() -> None:
     stream = Led(THREE, lambda stream: 1)
     long = "x" * 2_000
     take = InSession(stream, [f"w.{number}.{long}.*" for number in range(300)], harness=Harness(info=OLD))
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=1)
-        take.h.advance(0.05)
-        take.settle()
+    take.finish(applied=1)
     with pytest.raises(StaleReadError) as stale:
         take.ticket.result()
     assert (stale.value.wanted, stale.value.found) == (3, 1)
@@ -219,11 +211,7 @@ def test_an_old_leader_without_messages_is_no_past(version: str) -> None:
 @BOTH
 def test_the_best_of_those_that_lag_is_named(version: str) -> None:
     take = InSession(led(0, 2, 0, 1, 0), "k.*", harness=at(version))
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=0)
-        take.h.advance(0.05)
-        take.settle()
+    take.finish(applied=0)
     with pytest.raises(StaleReadError) as stale:
         take.ticket.result()
     assert (stale.value.wanted, stale.value.found) == (3, 2)
@@ -235,11 +223,7 @@ def test_servers_that_have_come_to_the_session_and_no_further_are_not_stale(vers
     positions = [5, 3]
     stream = Led([*THREE, "k.4", "k.5"], lambda stream: positions.pop(0) if len(positions) > 1 else positions[0])
     take = InSession(stream, [*(f"k.{number}.{'x' * 1_000}" for number in range(300)), "w.*"], harness=at(version))
-    while not take.ticket.done:
-        if take.direct:
-            take.answer(applied=3)
-        take.h.advance(0.05)
-        take.settle()
+    take.finish(applied=3)
     with pytest.raises(IncompleteBatchError, match="the leader is at sequence 3, and the read has to come to 5"):
         take.ticket.result()
 
