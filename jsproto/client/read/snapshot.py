@@ -235,8 +235,7 @@ class Snapshot:
             messages = self._messages_of(answer, group)
             created = answer.created
             if created is None:
-                oldest = min([oldest, *(each.timestamp for each in messages)])
-                oldest = oldest if answer.witnessed_at is None else min(oldest, answer.witnessed_at)
+                oldest = min([oldest, answer.witnessed_at or oldest, *(each.timestamp for each in messages)])
             shown.update((each.subject, each) for each in messages)
             assert answer.up_to_seq is not None  # it has ended
             moments.append(answer.up_to_seq)
