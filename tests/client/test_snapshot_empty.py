@@ -190,6 +190,18 @@ def test_a_stream_made_anew_after_its_list(make: Callable[..., Take], version: s
 
 
 @BOTH
+@pytest.mark.parametrize("make", [Now, InSession])
+def test_a_stream_made_anew_after_a_list_of_nothing(make: Callable[..., Take], version: str) -> None:
+    patterns = [f"k.{number}.{'x' * 1_000}.*" for number in range(300)]
+    take = make(Stream(["w.1"] * 3), patterns, harness=at(version))
+    made = [pattern.replace("*", "a") for pattern in patterns[:4]]
+    take.stream.__dict__.update(Stream(made).__dict__, created=LATER)  # the times say nothing
+    take.finish()
+    with pytest.raises(StreamRecreatedError):
+        take.ticket.result()
+
+
+@BOTH
 def test_a_stream_made_anew_has_no_past(version: str) -> None:
     take = Take(Stream(THREE), "k.*", at=3, harness=at(version))
     take.stream.__dict__.update(Stream([]).__dict__, created=LATER, first_ts=LATER)

@@ -248,6 +248,7 @@ class Snapshot:
                 groups.extendleft(reversed(self._list.in_groups([name for name in names if name not in shown])))
         if self._list.listed_at is not None:
             moments.append(self._list.listed_at)
+            created = self._list.created if created is None else created
         up_to = max(least, *moments)
         if len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment:
             rollups = info is None or bool(info.config.allow_rollup_hdrs)
