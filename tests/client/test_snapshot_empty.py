@@ -60,6 +60,14 @@ def at(version: str) -> Harness:
     return Harness(info={"version": version})
 
 
+def notices_a_new_stream(take: Take, subjects: list[str], **times: str) -> None:
+    """The stream is deleted and created anew now. Without ``first_ts`` only the time of its creation shows that."""
+    take.stream.__dict__.update(Stream(subjects).__dict__, created=LATER, **times)
+    take.finish()
+    with pytest.raises(StreamRecreatedError):
+        take.ticket.result()
+
+
 @BOTH
 @pytest.mark.parametrize("make", [Take, Now, InSession])
 def test_a_purged_one_is_empty_at_its_last_sequence(make: Callable[..., Take], version: str) -> None:
@@ -119,10 +127,7 @@ def test_a_new_stream_that_has_come_to_the_session(version: str) -> None:
 @BOTH
 def test_a_stream_made_anew_after_the_first_question(version: str) -> None:
     take = Take(Stream(THREE), "k.*", harness=at(version))
-    take.stream.__dict__.update(Stream([]).__dict__, created=LATER)
-    take.finish()
-    with pytest.raises(StreamRecreatedError):
-        take.ticket.result()
+    notices_a_new_stream(take, [])
 
 
 @BOTH
@@ -162,20 +167,14 @@ def test_a_stream_made_anew_before_it_was_caught_up() -> None:
     take = Now(Stream(THREE), "k.*", harness=Harness(info=OLD))
     take.stream.messages.clear()
     take.answer()
-    take.stream.__dict__.update(Stream([*THREE, "k.4"]).__dict__, created=LATER)
-    take.finish()
-    with pytest.raises(StreamRecreatedError):
-        take.ticket.result()
+    notices_a_new_stream(take, [*THREE, "k.4"])
 
 
 def test_a_stream_made_anew_after_an_answer_with_its_witness_alone() -> None:
     take = Now(Stream(["j.1"] * 3), "k.*", harness=Harness(info=OLD))
     take.answer()
     take.answer()
-    take.stream.__dict__.update(Stream([*THREE, "k.4"]).__dict__, created=LATER, first_ts=LATER)
-    take.finish()
-    with pytest.raises(StreamRecreatedError):
-        take.ticket.result()
+    notices_a_new_stream(take, [*THREE, "k.4"], first_ts=LATER)
 
 
 @BOTH
@@ -183,10 +182,7 @@ def test_a_stream_made_anew_after_an_answer_with_its_witness_alone() -> None:
 def test_a_stream_made_anew_after_its_list(make: Callable[..., Take], version: str) -> None:
     names = [f"k.{number}.{'x' * 1_000}" for number in range(300)]
     take = make(Stream(["w.1"] * 3), ["w.*", *names], harness=at(version))
-    take.stream.__dict__.update(Stream(["w.2", "w.3", "w.4", "w.1"]).__dict__, created=LATER)  # the times say nothing
-    take.finish()
-    with pytest.raises(StreamRecreatedError):
-        take.ticket.result()
+    notices_a_new_stream(take, ["w.2", "w.3", "w.4", "w.1"])
 
 
 @BOTH
@@ -195,19 +191,13 @@ def test_a_stream_made_anew_after_a_list_of_nothing(make: Callable[..., Take], v
     patterns = [f"k.{number}.{'x' * 1_000}.*" for number in range(300)]
     take = make(Stream(["w.1"] * 3), patterns, harness=at(version))
     made = [pattern.replace("*", "a") for pattern in patterns[:4]]
-    take.stream.__dict__.update(Stream(made).__dict__, created=LATER)  # the times say nothing
-    take.finish()
-    with pytest.raises(StreamRecreatedError):
-        take.ticket.result()
+    notices_a_new_stream(take, made)
 
 
 @BOTH
 def test_a_stream_made_anew_has_no_past(version: str) -> None:
     take = Take(Stream(THREE), "k.*", at=3, harness=at(version))
-    take.stream.__dict__.update(Stream([]).__dict__, created=LATER, first_ts=LATER)
-    take.finish()
-    with pytest.raises(StreamRecreatedError):
-        take.ticket.result()
+    notices_a_new_stream(take, [], first_ts=LATER)
 
 
 @BOTH

@@ -1,9 +1,12 @@
 """One consumer of the server role, alone, with whatever clients, publishers and the clock may do.
 
-Whatever happens: consumer sequences have no hole, messages come for the first time in the order of the stream, never
-more than ``max_ack_pending`` are outstanding, none more often than ``max_deliver``, what is acknowledged or removed
-never comes again, the number of pending messages is true; and with time every message of the filter was delivered, and
-delivered until it was acknowledged or given up.
+Whatever happens:
+
+* Consumer sequences have no hole, and messages come for the first time in the order of the stream.
+* At most ``max_ack_pending`` messages are outstanding, and each is delivered at most ``max_deliver`` times.
+* What is acknowledged or removed does not come again.
+* The number of pending messages is true.
+* With time each message of the filter is delivered, until it is acknowledged or given up.
 """
 
 from __future__ import annotations

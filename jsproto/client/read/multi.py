@@ -70,14 +70,8 @@ class LastMessages(DirectBatch):
     """One read of the last message of each subject that matches, up to a point, in the order of the stream."""
 
     __slots__ = (
-        "_from_seq",
-        "_pending_reported",
-        "_subjects",
-        "_up_to_seq",
-        "_up_to_time",
-        "_witness",
-        "_witnessed_at",
-    )
+        "_from_seq", "_pending_reported", "_subjects", "_up_to_seq", "_up_to_time", "_witness", "_witnessed_at",
+    )  # fmt: skip
     _NEEDS_POINT = True
     _COUNTS_LATE = False  # what comes later belongs to a later point
     _PARSES_AHEAD = False  # mostly the answers are few

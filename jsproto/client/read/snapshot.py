@@ -219,8 +219,6 @@ class Snapshot:
             groups = deque(self._list.in_groups((yield from self._list.names())))
         while groups:
             group = groups.popleft()
-            if created is None:
-                created = self._list.created
             is_whole = shows_one_moment and not moments and not groups and self._list.listed_at is None
             most = self._most if is_whole else None
             answer = self._answer(group, least=max([least, *moments]), created=created, batch=most, max_bytes=room)
@@ -248,7 +246,6 @@ class Snapshot:
                 groups.extendleft(reversed(self._list.in_groups([name for name in names if name not in shown])))
         if self._list.listed_at is not None:
             moments.append(self._list.listed_at)
-            created = self._list.created if created is None else created
         up_to = max(least, *moments)
         if len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment:
             rollups = info is None or bool(info.config.allow_rollup_hdrs)
@@ -287,9 +284,9 @@ class Snapshot:
         return max(up_to, read.last_seq)
 
     def _check_identity(self, created: int | None, oldest: int) -> Generator[Ticket[Any], Any, None]:
-        """The stream has to be the one that was ``created`` then, and that had a message stored at ``oldest``."""
+        """The stream has to be the one that was ``created`` then, was listed, and had a message of ``oldest``."""
         now: StreamInfo = yield self._state()
-        if is_younger(now, oldest) or created not in (None, now.created):
+        if is_younger(now, oldest) or {created, self._list.created} - {None, now.created}:
             raise StreamRecreatedError(self.stream)
 
     # -- as of an earlier sequence -------------------------------------------------------------------------------------
