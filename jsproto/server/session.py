@@ -97,6 +97,7 @@ class ServerSession:
     * ``echo``, ``headers``, ``no_responders``: what the client said in CONNECT.
     * ``user``: who the client is. None: a server without users does not ask, and others do not know yet.
     * ``said``: the texts in CONNECT, such as ``name`` and ``lang``.
+    * ``outstanding_pings``: how many PINGs were sent since the client's last PONG.
     * ``since``: when the connection was accepted, in seconds. ``client_id``, ``client_ip``: what INFO says.
     """
 
@@ -139,7 +140,7 @@ class ServerSession:
         self._max_subscriptions = max_subscriptions
         self._max_pending = max_pending
         self._ping_interval = ping_interval
-        self._unanswered = 0
+        self.outstanding_pings = 0
         self._reader = ClientReader(self, info.max_payload)
         self._info = info
         self._writes: list[bytes] = [encode_info(dumps(info.to_json()))]
@@ -174,10 +175,10 @@ class ServerSession:
             if timer is Timer.HANDSHAKE:
                 self._refuse(b"Authentication Timeout")
                 return
-            if self._unanswered >= MAX_OUTSTANDING_PINGS:
+            if self.outstanding_pings >= MAX_OUTSTANDING_PINGS:
                 self._refuse(b"Stale Connection")
             else:
-                self._unanswered += 1
+                self.outstanding_pings += 1
                 self._timers.set(Timer.KEEP_ALIVE, now + self._ping_interval)
                 self._send(PING)
 
@@ -277,7 +278,7 @@ class ServerSession:
             case Connect():
                 self._connect(frame, now)
             case _:  # PONG: a client writes nothing else
-                self._unanswered = 0
+                self.outstanding_pings = 0
                 return
         if not self.wants_close:
             self._confirm()

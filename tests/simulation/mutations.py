@@ -200,9 +200,9 @@ def pong_that_does_not_count(patch: pytest.MonkeyPatch) -> None:
     receive = ServerSession._receive
 
     def forgetful(self: ServerSession, frame: Any, now: float) -> None:
-        before = self._unanswered
+        before = self.outstanding_pings
         receive(self, frame, now)
-        self._unanswered = before
+        self.outstanding_pings = before
 
     patch.setattr(ServerSession, "_receive", forgetful)
 

@@ -8,6 +8,7 @@ import ssl
 import threading
 import tracemalloc
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any
@@ -157,14 +158,22 @@ async def test_a_link_ends_from_another_thread_and_without_a_server(driver: str)
 
 
 async def test_a_deadline_of_the_server_comes_though_no_client_does_anything(driver: str) -> None:
-    with in_process(ping_interval=0.02) as server:
+    came = threading.Event()
+    with in_process(ping_interval=0.2) as server:
+        async with limited(driver, dialer=server.dialer)(server.url):
+            server.call(lambda role, now: watch(role, came, lambda: True))
+            assert await anyio.to_thread.run_sync(came.wait, PATIENCE)
+
+
+async def test_a_client_that_does_nothing_answers_the_server(driver: str) -> None:
+    with in_process() as server:
         async with limited(driver, dialer=server.dialer)(server.url) as nc:
             sub = await nc.subscribe("a")
-            seen = server.call(lambda role, now: role.deadline()) or 0.0
-            with pytest.raises(TimeoutError):
-                await sub.next_msg(timeout=0.1)  # it answers PINGs meanwhile
-            assert (server.call(lambda role, now: role.deadline()) or 0.0) > seen
-            assert nc.is_connected
+            for _ in range(3):
+                server.call(lambda role, now: role.handle_timeout(role.deadline() or now))  # it asks
+                while server.call(lambda role, now: role.sessions[0].outstanding_pings):
+                    with pytest.raises(TimeoutError):
+                        await sub.next_msg(timeout=0.01)
 
 
 def test_a_client_that_answers_no_ping_is_cut_off() -> None:
@@ -177,17 +186,18 @@ def test_a_client_that_answers_no_ping_is_cut_off() -> None:
 def until_gone(server: InProcessServer) -> None:
     """Wait until the server has cut off its client."""
     gone = threading.Event()
-    server.call(lambda role, now: watch(role, gone))
+    server.call(lambda role, now: watch(role, gone, lambda: not role.sessions))
     assert gone.wait(PATIENCE)
 
 
-def watch(role: Any, gone: threading.Event) -> None:
+def watch(role: Any, seen: threading.Event, condition: Callable[[], bool]) -> None:
+    """Set ``seen`` when ``condition`` holds after a deadline of the role."""
     handle_timeout = role.handle_timeout
 
     def watched(now: float) -> None:
         handle_timeout(now)
-        if not role.sessions:
-            gone.set()
+        if condition():
+            seen.set()
 
     role.handle_timeout = watched
 

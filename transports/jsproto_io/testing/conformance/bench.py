@@ -171,9 +171,15 @@ class Listener(Conversation):
 
 
 def until(client: Client, listener: Listener, condition: Callable[[], object]) -> Body:
-    """Wait until ``condition`` holds, which is asked whenever ``listener`` hears something."""
-    while not condition():
-        yield client.wait(client.call(lambda now: listener.news()), PATIENCE)
+    """Wait until ``condition`` holds, which is asked whenever ``listener`` hears something.
+
+    It is asked after ``news()``: what another thread lets it hear meanwhile completes that ticket.
+    """
+    while True:
+        news = client.call(lambda now: listener.news())
+        if condition():
+            return
+        yield client.wait(news, PATIENCE)
 
 
 def heard(client: Client, listener: Listener, count: int) -> Body:
