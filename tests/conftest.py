@@ -165,8 +165,13 @@ def share_bytecode(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A run of some tests only measures no coverage: the gate is for all that test the core without a server."""
+    """A run of some tests only measures no coverage: the gate is for all that test the core without a server.
+
+    With ``STALLS`` it is a run on a busy machine (``tests/tools/stalls.py``).
+    """
     share_bytecode(config)
+    if "STALLS" in os.environ:
+        config.pluginmanager.register(importlib.import_module("tests.tools.stalls"))
     if is_everything(config) and config.option.markexpr in ("", *WITHOUT_A_SERVER):
         return
     coverage = config.pluginmanager.get_plugin("_cov")
