@@ -34,7 +34,7 @@ from jsproto.errors import (
 from jsproto.grammar.columns import MessageColumns
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub
-from tests.drivers.conftest import PATIENCE, Connect
+from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 from tests.drivers.fake import FakeServer, Hangup, Peer
 from tests.drivers.test_facade import read_all
 
@@ -320,7 +320,7 @@ async def test_a_commit_without_an_answer(connect: Connect) -> None:
         peer.serve()
 
     with FakeServer(script) as fake:
-        async with connect(fake.url) as nc, nc.jetstream().atomic_batch(ack_timeout=0.1) as batch:
+        async with connect(fake.url) as nc, nc.jetstream().atomic_batch(ack_timeout=LIMIT) as batch:
             await batch.add("e.a")
             with pytest.raises(BatchStalledError, match="not known"):
                 await batch.commit("e.a")

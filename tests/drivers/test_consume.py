@@ -13,7 +13,7 @@ import pytest
 
 from jsproto.errors import ConnectionClosedError, ConsumerDeletedError, LocalProtocolError, TimeoutError
 from jsproto.events import CallbackFailed, Event, SubscriptionFailed
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream
 from tests.drivers.test_subscribing import fill, until
 
@@ -181,7 +181,7 @@ async def test_stop_waits_for_callbacks_and_gives_back_the_rest(scene: Any, driv
     here = await scene(30)
     callback = Callback(driver, held=True)
     work = here.sub.consume(callback.call, concurrency=2)
-    await until(lambda: callback.running == 2)
+    await until(lambda: callback.running == 2 and work.pending_msgs >= 14)
     with pytest.raises(TimeoutError):
         await work.stop(timeout=0.05)
     callback.gate.set()
@@ -270,11 +270,11 @@ async def test_a_callback_may_drain_the_connection(scene: Any, driver: str) -> N
 
 
 async def test_work_in_progress_outlasts_the_ack_wait(scene: Any, driver: str) -> None:
-    here = await scene(1, ack_wait=0.5)
+    here = await scene(1, ack_wait=LIMIT)
     callback = Callback(driver, held=True)
     async with here.sub.consume(callback.call, working=True, concurrency=2):
         await until(lambda: callback.running)
-        await anyio.sleep(1.2)  # what is measured: more than two ack waits
+        await anyio.sleep(1.2 * LIMIT)  # what is measured
         assert (await here.js.consumer_info(here.name, "C")).num_redelivered == 0
         callback.gate.set()
         await here.until_acknowledged()
@@ -283,7 +283,7 @@ async def test_work_in_progress_outlasts_the_ack_wait(scene: Any, driver: str) -
 
 async def test_a_callback_that_hangs_does_not_get_its_message_twice(scene: Any, driver: str) -> None:
     """The server delivers it again, and here it is under way already. Its acknowledgement counts all the same."""
-    here = await scene(1, ack_wait=1.0)
+    here = await scene(1, ack_wait=LIMIT)
     callback = Callback(driver, held=True)
     async with here.sub.consume(callback.call, concurrency=2):
         await until(lambda: callback.running)
@@ -297,7 +297,7 @@ async def test_a_callback_that_hangs_does_not_get_its_message_twice(scene: Any, 
 
 async def test_a_callback_that_is_cancelled_acknowledges_nothing(scene: Any, server: Any, driver: str) -> None:
     """The connection ends while it runs. On threads nothing can end a callback: it cannot acknowledge any more."""
-    here = await scene(1, ack_wait=0.3)
+    here = await scene(1, ack_wait=LIMIT)
     callback = Callback(driver, held=True)
     work = here.sub.consume(callback.call)
     await until(lambda: callback.running)

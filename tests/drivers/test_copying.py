@@ -30,7 +30,7 @@ from jsproto.errors import (
 from jsproto.events import CopyRestarted, Event, StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto_io.nats_server import NatsServer
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_subscribing import PATIENCE, fill, until
 from tests.effort import examples
@@ -140,7 +140,7 @@ async def test_one_program_at_a_time(server: Any, connect: Connect) -> None:
         js, name = await make_stream(nc, retention="workqueue")
         target = await make_target(js, name)
         async with await js.source(name, "C", config=FLOW):
-            second = other.jetstream().copy(name, "C", target, prefix="copies.", timeout=0.3)
+            second = other.jetstream().copy(name, "C", target, prefix="copies.", timeout=LIMIT)
             with pytest.raises(SourceBusyError):
                 await second.run()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.test_facade import make_stream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_collections")]
@@ -60,8 +60,8 @@ async def test_publish_async_takes_one_inbox_however_many_ask(server: Any, conne
         promised = [await nc.jetstream().publish_async(f"{name}.a", b"%d" % number) for number in range(20)]
         assert len(routes) == before + 1
         assert [(await one.result()).seq for one in promised] == list(range(1, 21))
-        await nc.jetstream(timeout=1, publish_async_max_pending=5).publish_async(f"{name}.a")
-        other = nc.jetstream(timeout=1, publish_async_max_pending=5)
+        await nc.jetstream(timeout=PATIENCE, publish_async_max_pending=5).publish_async(f"{name}.a")
+        other = nc.jetstream(timeout=PATIENCE, publish_async_max_pending=5)
         await other.publish_async_completed(timeout=30)
         assert (await other.stream_info(name)).state.messages == 21
         assert len(routes) == before + 2

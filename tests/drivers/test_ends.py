@@ -13,7 +13,7 @@ import pytest
 
 from jsproto.errors import Error
 from jsproto_io.nats_server import NatsServer
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream
 
 pytestmark = pytest.mark.anyio
@@ -41,20 +41,20 @@ ENDS: dict[str, Callable[[dict[str, Any]], Awaitable[object]]] = {
     "batch.commit": lambda made: made["batch"].commit(),
     "batch.abandon": lambda made: made["batch"].abandon(),
     "atomic.commit": lambda made: made["atomic"].commit(),
-    "publisher.flush": lambda made: made["publisher"].flush(timeout=1),
+    "publisher.flush": lambda made: made["publisher"].flush(timeout=LIMIT),
 }
 
 
 async def test_every_end_comes_in_time_when_the_server_stands_still(own_server: NatsServer, connect: Connect) -> None:
-    async with connect(own_server.url, timeout=1) as nc:
+    async with connect(own_server.url, timeout=LIMIT) as nc:
         _, name = await make_stream(nc, allow_atomic=True)
-        js = nc.jetstream(timeout=1)
+        js = nc.jetstream(timeout=LIMIT)
         made: dict[str, Any] = {
             "pushed": await js.subscribe(f"{name}.a"),
             "ordered": await js.subscribe(f"{name}.a", ordered=True),
             "pulled": await js.pull_subscribe(f"{name}.a"),
             "core": await nc.subscribe("a"),
-            "batch": js.fast_publisher(ack_timeout=0.5),
+            "batch": js.fast_publisher(ack_timeout=LIMIT),
             "atomic": js.atomic_batch(),
             "publisher": js.async_publisher(),
         }

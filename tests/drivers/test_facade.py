@@ -27,7 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged, SlowConsumer
 from jsproto_io.nats_server import NatsServer
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.threaded import Awaitable
 
 pytestmark = pytest.mark.anyio
@@ -94,12 +94,12 @@ async def test_many_requests_at_once(server: Any, connect: Connect) -> None:
         await other.flush()
 
         async def ask(number: int) -> None:
-            answers[number] = (await nc.request(subject, b"%d" % number, timeout=5)).data
+            answers[number] = (await nc.request(subject, b"%d" % number, timeout=PATIENCE)).data
 
         for number in range(20):
             tasks.start_soon(ask, number)
         for _ in range(20):
-            message = await sub.next_msg(timeout=5)
+            message = await sub.next_msg(timeout=PATIENCE)
             await message.respond(b"re " + message.data)
     assert answers == {number: b"re %d" % number for number in range(20)}
 

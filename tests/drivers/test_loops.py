@@ -338,7 +338,7 @@ async def test_a_defect_fails_everybody_instead_of_hanging_them(
 
     errors: list[BaseException] = []
     with FakeServer(serve) as server, anyio.fail_after(30):
-        async with connect(server.url, ping_interval=0.05) as nc:
+        async with connect(server.url, ping_interval=0.05, max_outstanding_pings=1_000) as nc:
             sub = await nc.subscribe("a")
 
             async def wait() -> None:

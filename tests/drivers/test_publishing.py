@@ -20,7 +20,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.columns import MessageColumns
 from jsproto.wire.frames import Pub
-from tests.drivers.conftest import PATIENCE, Connect
+from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_facade import make_stream, read_all, unique
 
@@ -208,7 +208,7 @@ async def test_no_room_and_no_answers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         silent = unique("silent")
         listener = await nc.subscribe(silent)  # who listens there never answers
-        js = nc.jetstream(publish_async_max_pending=1, timeout=0.5)
+        js = nc.jetstream(publish_async_max_pending=1, timeout=LIMIT)
         pending = await js.publish_async(silent)
         with pytest.raises(TimeoutError):
             await js.publish_async(silent, wait_stall=0.01)

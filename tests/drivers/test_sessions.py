@@ -19,7 +19,7 @@ from jsproto.grammar.position import SessionToken
 from jsproto.wire.frames import Pub
 from jsproto_io import DurabilityWarning
 from tests.client.lagging import Replicas
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.fake import FakeServer, Peer, until_the_end
 from tests.drivers.replicated import replicated
 from tests.drivers.test_facade import make_stream, read_all
@@ -55,7 +55,7 @@ async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None
             token = session.token.to_bytes()
         with pytest.raises(ConnectionClosedError):
             await session.get_msg(name, 1)
-        async with js.consistent_session(token=token, timeout=0.05) as other:  # as another process would
+        async with js.consistent_session(token=token, timeout=LIMIT) as other:  # as another process would
             assert other.token == SessionToken({name: (3, 3), "U": (1, 0)})
             other.observe(name, 4)
             with pytest.raises(StaleReadError) as found:

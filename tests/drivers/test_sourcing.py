@@ -20,7 +20,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.grammar.consumer import ConsumerConfig
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_subscribing import PATIENCE, create, fill
 from tests.grammar.test_sources import INCOMPLETE
@@ -238,7 +238,7 @@ async def test_a_second_program_waits_for_the_first(server: Any, connect: Connec
         async with await js.source(name, "C", config=FLOW) as source:
             await take(source, stored, 10)
             with pytest.raises(SourceBusyError, match=f"consumer C of stream {name}") as busy:
-                await other.jetstream().source(name, "C", timeout=0.5)
+                await other.jetstream().source(name, "C", timeout=LIMIT)
             assert (busy.value.stream, busy.value.consumer) == (name, "C")
             await take(source, stored, 15)
         async with await other.jetstream().source(name, "C", position=15, timeout=PATIENCE) as heir:

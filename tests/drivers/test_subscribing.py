@@ -503,7 +503,7 @@ async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_i
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
         js, name = await make_stream(nc)
-        ordered = await js.subscribe(f"{name}.a", ordered=True, idle_heartbeat=0.2, deliver_policy=policy)
+        ordered = await js.subscribe(f"{name}.a", ordered=True, idle_heartbeat=0.5, deliver_policy=policy)
         for count in (20, 50, 5):  # more than were read, and less
             await fill(js, name, count)
             assert await take(ordered, count) == list(range(count))
@@ -541,7 +541,7 @@ async def test_subscriptions_go_on_after_a_lost_link(server_for: Any, connect: C
         await js.create_stream(name, subjects=[f"{name}.>"])
         await fill(js, name, 100)
         ordered = await js.subscribe(f"{name}.a", ordered=True)
-        plain = await js.subscribe(f"{name}.a", durable="D", idle_heartbeat=0.5, ack_wait=2.0)
+        plain = await js.subscribe(f"{name}.a", durable="D", idle_heartbeat=0.5, ack_wait=PATIENCE)
         assert await take(ordered, 50) == list(range(50))
         for n in range(100):
             message = await plain.next_msg(timeout=PATIENCE)

@@ -638,7 +638,7 @@ def test_a_defect_fails_everybody_instead_of_hanging_them(
         peer.serve()
 
     with FakeServer(script) as server:
-        nc = connect(server.url, reader_thread=reader_thread, ping_interval=0.05)
+        nc = connect(server.url, reader_thread=reader_thread, ping_interval=0.05, max_outstanding_pings=1_000)
         sub = nc.subscribe("a")
 
         def bug(*args: object) -> None:

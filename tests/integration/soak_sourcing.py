@@ -36,7 +36,7 @@ from threading import Event, Thread
 from time import monotonic, sleep
 from typing import IO, Final
 
-from jsproto.errors import Error
+from jsproto.errors import ConnectionLostError, Error
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
 from tests.integration.relay import Relay
@@ -133,6 +133,7 @@ def run(messages: int, kills: int, seed: int, delivery: str = "fast", tell: IO[s
                 server = source if kind == "source" else target
                 server.kill()
                 server.start()
+                _notice(nc if kind == "source" else other)
             elif kind == "copier":
                 copier.kill()
             elif kind == "link":
@@ -155,6 +156,16 @@ def run(messages: int, kills: int, seed: int, delivery: str = "fast", tell: IO[s
 def _connected(server: NatsServer) -> Iterator[Connection]:
     with connect(server.url, reconnect_time_wait=0.05, max_reconnect_attempts=-1, timeout=PATIENCE) as nc:
         yield nc
+
+
+def _notice(nc: Connection) -> None:
+    """Wait until the connection has seen that its server was killed, and has another link."""
+    while True:
+        try:
+            nc.flush(timeout=PATIENCE)
+        except ConnectionLostError:
+            continue
+        return
 
 
 def _feed(js: JetStream, first: int, count: int) -> None:

@@ -96,7 +96,7 @@ def test_a_duplicate_commit_that_2_14_0_does_not_answer(lead: int, server_for: S
         js = nc.jetstream()
         js.create_stream("S", subjects=["s.>"], allow_batched=True, storage="memory")
         js.publish("s.a", b"first", msg_id="known")
-        with js.fast_publisher(gap="ok", ack_timeout=0.3) as batch:
+        with js.fast_publisher(gap="ok", ack_timeout=2) as batch:
             batch.publish_many(("s.a", b"%d" % n) for n in range(lead))
             with pytest.raises(errors.BatchStalledError, match=r"is not known; before 2\.14\.3 nats-server answers no"):
                 batch.commit("s.a", b"last", headers={"Nats-Msg-Id": "known"})

@@ -60,7 +60,7 @@ def workflow(url: str, *, v2: bool) -> None:
             js.delete_consumer(name, ordered.consumer)
             fill(js, name, 200, 100)
             assert take(ordered, 100) == list(range(200, 300))
-    assert sum(isinstance(event, OrderedConsumerRecreated) for event in events) == 1
+    assert any(isinstance(event, OrderedConsumerRecreated) for event in events)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

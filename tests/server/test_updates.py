@@ -48,6 +48,8 @@ def asked(side: Side, verb: str, config: dict[str, Any]) -> Any:
     while True:
         answer = side.api(f"STREAM.{verb}.S", {name: value for name, value in config.items() if value is not None})
         if answer.get("error", {}).get("err_code") != STORE_NOT_CREATED:
+            for source in (*answer.get("sources", ()), answer.get("mirror", {})):
+                source.pop("active", None)  # when a server has begun to copy, which it does in its own time
             return without_times(answer)
 
 

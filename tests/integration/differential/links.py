@@ -34,6 +34,8 @@ EPOCH: Final = 1_767_225_600 * 10**9
 GRACE: Final = 0.002  # seconds
 CAREFUL: Final = 0.02
 PATIENCE: Final = 0.25
+PATIENT: Final = 20.0
+"""The patience with a real server, or this program, that stands still for a moment: it settles what differs."""
 _CONNECT: Final = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"echo":true,"protocol":1}\r\n'
 )
@@ -196,6 +198,7 @@ class OnARealServer:
         self._decoder = Decoder("client")
         self._frames: list[Frame] = []
         self.grace = GRACE
+        self.patience = PATIENCE
         self.is_careful = False
 
     def _open(self) -> socket.socket:
@@ -224,7 +227,7 @@ class OnARealServer:
             encode_sub(b"beside", None, b"b") + encode_unsub(b"b", 1)
             + encode_pub(subject.encode(), b"beside", None, payload or b"")
         )  # fmt: skip
-        end = time.monotonic() + 5
+        end = time.monotonic() + PATIENT
         while time.monotonic() < end:
             self._read(end)
             for frame in self._frames:
@@ -261,7 +264,7 @@ class OnARealServer:
 
     def _listen(self, heard: _Heard, expected: int, wait: float) -> None:
         """Read until the server has seen the step, and has said what is expected."""
-        end = time.monotonic() + PATIENCE + wait
+        end = time.monotonic() + self.patience + wait
         has_seen = False
         while time.monotonic() < end:
             for frame in self._frames:
@@ -286,7 +289,7 @@ class OnARealServer:
         frames: list[Frame] = []
         is_closed = False
         with self._open() as link:
-            end = time.monotonic() + PATIENCE
+            end = time.monotonic() + self.patience
             with suppress(ConnectionError):
                 link.sendall(_hostile(step))
             while (now := time.monotonic()) < end:

@@ -1,7 +1,8 @@
 """Finds programs to which the server role and a real server answer differently, and shortens them.
 
-Rules: a difference counts if a careful run shows it too, in which the real server gets time after each step. Shortening
-leaves out steps, then fields of bodies and headers, as long as a careful run shows a difference.
+Rules: a difference counts if careful runs show it too, in which the real server gets time after each step, and as long
+as it needs for what it has to say. Shortening leaves out steps, then fields of bodies and headers, as long as a careful
+run shows a difference.
 """
 
 from __future__ import annotations
@@ -9,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.integration.differential.links import CAREFUL, GRACE, OnARealServer, OnTheRole, Program, Step
+from tests.integration.differential.links import (
+    CAREFUL,
+    GRACE,
+    PATIENCE,
+    PATIENT,
+    OnARealServer,
+    OnTheRole,
+    Program,
+    Step,
+)
 from tests.integration.differential.said import said
 
 Difference = tuple[str, Any, Any]
@@ -26,9 +36,9 @@ class Search:
         """Close the connection."""
         self._real.close()
 
-    def difference(self, program: Program, grace: float = GRACE) -> Difference | None:
+    def difference(self, program: Program, grace: float = GRACE, patience: float = PATIENCE) -> Difference | None:
         """The first step or subscription that got something else, and what it got. None: there is none."""
-        self._real.grace, self._real.is_careful = grace, grace > GRACE
+        self._real.grace, self._real.is_careful, self._real.patience = grace, grace > GRACE, patience
         here, there = said(self._role.run(program), program), said(self._real.run(program), program)
         differing = [of for of in {**here, **there} if here.get(of) != there.get(of)]
         if not differing:
@@ -38,7 +48,11 @@ class Search:
 
     def confirmed(self, program: Program) -> Difference | None:
         """The difference, if careful runs show it too."""
-        return self.difference(program) and self.difference(program, CAREFUL / 4) and self.difference(program, CAREFUL)
+        return (
+            self.difference(program)
+            and self.difference(program, CAREFUL / 4)
+            and self.difference(program, CAREFUL, PATIENT)
+        )
 
     def shortened(self, program: Program) -> list[Step]:
         """``program`` without what its difference does not need."""
