@@ -46,7 +46,7 @@ from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
-from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, LOOK, MAX_BURST, STOOD_STILL, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
@@ -111,6 +111,7 @@ class Connection(facade.Connection):
         super().__init__(session, event_cb, self._loop.time)
         self._link: _Link | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._looks = False  # the timer is late, and what came meanwhile is read before the time counts
         self._dialling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -132,10 +133,8 @@ class Connection(facade.Connection):
         session, link = self._session, self._link
         if link is not None and session.wants_close:
             link.write(session.data_to_send())
-        while (
-            link is not None and not link.paused and session.wants_send(now)
-        ):  # a publisher that waited for room queues more
-            link.write(session.data_to_send())
+        while link is not None and not link.paused and session.wants_send(now):
+            link.write(session.data_to_send())  # a publisher that waited for room queues more
 
     def _rearm(self) -> None:
         session, timer = self._session, self._timer
@@ -156,9 +155,10 @@ class Connection(facade.Connection):
         return timer.when() > now + session.options.linger and session.is_late(timer.when())
 
     def _time_out(self, deadline: float) -> None:
-        self._timer = None
-        # The loop's clock may be coarse: never be early, or the timer would fire again and again.
-        self._receive(lambda now: self._session.handle_timeout(max(now, deadline)))
+        self._looks = not self._looks and self._now() - deadline > STOOD_STILL
+        self._timer = self._loop.call_at(self._now() + LOOK, self._time_out, deadline) if self._looks else None
+        if not self._looks:  # the loop's clock may be coarse: never be early, or the timer would fire again and again
+            self._receive(lambda now: self._session.handle_timeout(max(now, deadline)))
 
     def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         task = self._loop.create_task(run())

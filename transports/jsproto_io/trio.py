@@ -48,7 +48,7 @@ from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._aio.trio_link import Link, TcpLink
-from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, LOOK, MAX_BURST, STOOD_STILL, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 from jsproto_io.dialer import TrioDialer as Dialer
@@ -293,8 +293,9 @@ class Connection(facade.Connection):
         """Put in one input after the other: bytes, the passing of time, the end of the stream."""
         session = self._session
         why: str | None = None
+        looks = False  # it was late, and what came meanwhile is read before the time counts
         while why is None:
-            deadline = session.deadline()
+            deadline = self._now() + LOOK if looks else session.deadline()
             with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
                 try:
                     while data := await link.receive():
@@ -302,7 +303,9 @@ class Connection(facade.Connection):
                     why = "the server closed the connection"
                 except (OSError, trio.ClosedResourceError) as error:
                     why = reason(error)
-            if self._sleep_scope.cancelled_caught:
+            is_late = self._now() - self._sleep_scope.deadline > STOOD_STILL
+            looks = self._sleep_scope.cancelled_caught and is_late and not looks
+            if self._sleep_scope.cancelled_caught and not looks:
                 self._receive(partial(self._time_out, self._sleep_scope.deadline))
         self._receive(lambda now: session.receive_eof(now, why))
 

@@ -90,10 +90,8 @@ class TcpLink(Link):
         except BlockingIOError:
             pass
         except OSError:
-            self.unsent, self.ends = (
-                memoryview(b""),
-                True,
-            )  # nothing may follow a cut message; the reader reports the error
+            # Nothing may follow a cut message. The reader reports the error.
+            self.unsent, self.ends = memoryview(b""), True
 
     async def wait_writable(self) -> None:
         """As in ``Link``."""
