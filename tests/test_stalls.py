@@ -29,7 +29,7 @@ def calls(stalls: Stalls, function: object, event: str = "c_return") -> None:
 
 
 def stalling(clock: Clock) -> Stalls:
-    stalls = Stalls(Random(1), clock.sleep, lambda: clock.now)
+    stalls = Stalls(Random(1), sleep=clock.sleep, now=lambda: clock.now)
     stalls.active = True
     return stalls
 

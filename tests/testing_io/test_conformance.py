@@ -6,6 +6,7 @@ import asyncio
 import builtins
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from random import Random
 from typing import Any, Final
 
 import anyio
@@ -19,6 +20,7 @@ from jsproto.errors import TimeoutError
 from jsproto.events import Event
 from jsproto_io.testing import conformance
 from tests.readmes import program_with
+from tests.tools.stalls import Stalls
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +143,13 @@ class NatsPy:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_outbox_of_the_readme_on_nats_py(case: conformance.Case, anyio_backend: str) -> None:
     await conformance.run_async(case, NatsPy())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
+def test_a_long_pause_of_the_machine_changes_nothing(case: conformance.Case) -> None:
+    with Stalls(Random(str(case)), part=0.3, free=0.1):
+        conformance.run(case, Blocking())
 
 
 # -- what it finds -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pytest
 
@@ -43,26 +43,56 @@ WAITING: Final = frozenset(
 
 
 class Stalls:
-    """Holds threads, once it is ``active``. Its ``hook`` is a profile function."""
+    """For a ``with`` block: holds its thread, and threads that begin in it.
+
+    Attribute: ``active`` (whether it holds threads. The block sets it).
+    """
 
     def __init__(
-        self, random: Random, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
+        self,
+        random: Random,
+        *,
+        part: float = PART,
+        free: float = FREE,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``sleep``: holds the thread that calls it for so many seconds. ``now``: a clock, in seconds."""
+        """Holds nobody yet.
+
+        Args:
+            random: chooses the moments.
+            part: the part of calls after which a thread is held.
+            free: the seconds for which a thread is free after it was held.
+            sleep: holds the thread that calls it for so many seconds.
+            now: a clock, in seconds.
+        """
         self.active = False
         self._random = random
+        self._part = part
+        self._free = free
         self._sleep = sleep
         self._now = now
         self._free_until: dict[int, float] = {}  # by thread, in seconds
 
+    def __enter__(self) -> Self:
+        self.active = True
+        threading.setprofile(self.hook)
+        sys.setprofile(self.hook)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.active = False
+        threading.setprofile(None)
+        sys.setprofile(None)
+
     def hook(self, frame: FrameType, event: str, arg: Any) -> None:
-        """Python calls it when a function ends, among others."""
-        if event != "c_return" or not self.active or arg.__name__ not in WAITING or self._random.random() >= PART:
+        """A profile function: Python calls it when a function ends, among others."""
+        if event != "c_return" or not self.active or arg.__name__ not in WAITING or self._random.random() >= self._part:
             return
         thread = threading.get_ident()
         if self._now() >= self._free_until.get(thread, 0.0):
             self.hold()
-            self._free_until[thread] = self._now() + FREE
+            self._free_until[thread] = self._now() + self._free
 
     def hold(self) -> None:
         """Hold this thread for a random time."""
@@ -70,9 +100,8 @@ class Stalls:
 
     def stop_servers(self) -> None:
         """Stop one nats-server after the other, for ever."""
-        sys.setprofile(None)
         while True:
-            self._sleep(self._random.uniform(0.0, FREE))
+            self._sleep(self._random.uniform(0.0, self._free))
             for server in _servers() if self.active else ():
                 with suppress(OSError):  # it has ended
                     os.kill(server, signal.SIGSTOP)
@@ -94,18 +123,12 @@ _stalls: Final = Stalls(Random(f"{os.environ.get('STALLS', '')} {os.environ.get(
 
 
 def pytest_configure() -> None:
-    """Begin to watch threads that begin from now on."""
+    """Begin to stop servers, while a test runs."""
     threading.Thread(target=_stalls.stop_servers, name="stalls", daemon=True).start()
-    threading.setprofile(_stalls.hook)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """Hold threads while a test runs, and not while its servers start."""
-    _stalls.active = True
-    sys.setprofile(_stalls.hook)
-    try:
+    with _stalls:
         return (yield)
-    finally:
-        _stalls.active = False
-        sys.setprofile(None)
