@@ -113,4 +113,3 @@ def test_a_short_soak(delivery: str) -> None:
     outcome = run(20_000, 1, 3, delivery)
     assert outcome.violations == []
     assert outcome.faults == Counter(KINDS)
-    assert outcome.rate > 0
