@@ -61,7 +61,7 @@ class Conversation:
         return 0
 
     def handle_timeout(self, now: float) -> None:
-        """Time has passed. Early, late and repeated calls are harmless."""
+        """Time has passed. Early and repeated calls are harmless. Before a late one, put in what has come."""
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""

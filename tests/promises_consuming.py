@@ -283,9 +283,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PULL + "no_alarm_without_a_link",
         ),
         promise(
-            "A program that was stopped, as by Ctrl-Z, reads before it looks at the time: an answer or a heartbeat "
-            "that came meanwhile is not missing.",
-            "drivers/test_standing_still.py::test_answers_that_came_meanwhile_are_not_late",
+            "A program that was stopped, as by Ctrl-Z, first reads what waits in its socket: an answer or a heartbeat "
+            "among it is in time.",
+            "drivers/test_standing_still.py::test_what_came_meanwhile_is_in_time",
         ),
         promise(
             "A subscriber that is pushed more than `pending_msgs_limit` or `pending_bytes_limit` allow loses "
@@ -367,7 +367,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
         ),
         promise(
-            "Early and repeated calls of `handle_timeout` are harmless, and late ones lose nothing.",
+            "Early and repeated calls of `handle_timeout` are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             PAIR_WAKING + "late_calls_lose_nothing",
             CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",

@@ -301,7 +301,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:BatchAdvisories": (
         promise(
-            "Early, late and repeated calls are harmless.",
+            "Early and repeated calls are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",
         ),
@@ -432,7 +432,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_SESSION + "the_same_inputs_give_the_same_bytes",
         ),
         promise(
-            "Early, late and repeated calls are harmless.",
+            "Early and repeated calls are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             PAIR_WAKING + "late_calls_lose_nothing",
             PAIR_PAIR + "a_quiet_batch_is_pinged_at_times_that_floats_round",

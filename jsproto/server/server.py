@@ -234,7 +234,7 @@ class Server:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:
-        """Do what is due at ``now``. Early, late and repeated calls are harmless."""
+        """Do what is due at ``now``. Early and repeated calls are harmless. Before a late one, put in what has come."""
         self._now = now
         if self._bus is not None:
             for routed in self._bus.arrived(now):

@@ -8,7 +8,8 @@
 How it works
  * A protocol callback puts what was received straight into the session. There are no streams.
  * What the session has to send leaves in one ``write``.
- * One timer handle serves all deadlines. It only moves to an earlier time, since a late or needless call is harmless.
+ * One timer handle serves all deadlines. It moves to an earlier time alone, since a needless call is harmless.
+ * A deadline that is due counts after a last look at the socket (``last_look``).
  * While the transport is full, bytes stay in the session, which counts them: publishers wait.
  * After 1 MiB in one go they wait too, so that a task that publishes without end lets others run.
 
@@ -46,8 +47,9 @@ from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
-from jsproto_io._state.common import DIAL_ERRORS, LOOK, MAX_BURST, STOOD_STILL, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io._state.last_look import LOOK, LastLook
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
@@ -111,7 +113,7 @@ class Connection(facade.Connection):
         super().__init__(session, event_cb, self._loop.time)
         self._link: _Link | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._looks = False  # the timer is late, and what came meanwhile is read before the time counts
+        self._last_look = LastLook()
         self._dialling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -139,7 +141,7 @@ class Connection(facade.Connection):
     def _rearm(self) -> None:
         session, timer = self._session, self._timer
         deadline = session.deadline()
-        if deadline is not None and (timer is None or deadline < timer.when()):
+        if deadline is not None and not self._last_look.begun and (timer is None or deadline < timer.when()):
             if timer is not None:
                 timer.cancel()
             self._timer = self._loop.call_at(deadline, self._time_out, deadline)
@@ -155,10 +157,15 @@ class Connection(facade.Connection):
         return timer.when() > now + session.options.linger and session.is_late(timer.when())
 
     def _time_out(self, deadline: float) -> None:
-        self._looks = not self._looks and self._now() - deadline > STOOD_STILL
-        self._timer = self._loop.call_at(self._now() + LOOK, self._time_out, deadline) if self._looks else None
-        if not self._looks:  # the loop's clock may be coarse: never be early, or the timer would fire again and again
-            self._receive(lambda now: self._session.handle_timeout(max(now, deadline)))
+        self._timer = None
+        self._receive(partial(self._look_or_time_out, deadline))
+
+    def _look_or_time_out(self, deadline: float, now: float) -> None:
+        now = max(now, deadline)  # the loop's clock may be coarse: the timer would fire early, again and again
+        if self._link is None or self._last_look.is_over(self._session.deadline(), now):
+            self._session.handle_timeout(now)
+        else:
+            self._timer = self._loop.call_at(now + LOOK, self._time_out, deadline)
 
     def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         task = self._loop.create_task(run())
@@ -266,6 +273,7 @@ class _Link(asyncio.Protocol):
             self._connection._receive(self._session.connection_made)
 
     def data_received(self, data: bytes) -> None:
+        self._connection._last_look.received += 1
         self._connection._receive(partial(self._session.receive_data, data))
 
     def eof_received(self) -> None:

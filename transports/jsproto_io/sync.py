@@ -56,6 +56,7 @@ from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io._state.last_look import LOOK
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
@@ -134,6 +135,7 @@ class Connection(ThreadEngine):
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Wait as the leader, or as a follower on an event while another thread leads."""
         until = inf if timeout is None else self._now() + timeout
+        looks = bool(timeout)
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
@@ -160,7 +162,9 @@ class Connection(ThreadEngine):
                         self._lead(until)
                         deferred.check()
                     if self._now() >= until and not ticket.done:
-                        raise TimeoutError(f"nothing came within {timeout:g} s")
+                        if not looks:
+                            raise TimeoutError(f"nothing came within {timeout:g} s")
+                        until, looks = self._now() + LOOK, False  # what had come by then counts
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)

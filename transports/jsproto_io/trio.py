@@ -9,6 +9,7 @@ How it works
  * The context manager holds a nursery with the tasks of the connection.
  * One task receives, dials, or waits for the next attempt. It does so within a cancel scope, whose deadline others
    move.
+ * A deadline that is due counts after a last look at the socket (``last_look``).
  * A task that causes output sends what the socket takes at once. The writer task sends the rest.
  * No task of the application waits for the socket, so that cancelling it never cuts a message in half.
  * After 1 MiB in one go the writer task has its turn too. So a task that publishes without end lets others run.
@@ -48,8 +49,9 @@ from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._aio.trio_link import Link, TcpLink
-from jsproto_io._state.common import DIAL_ERRORS, LOOK, MAX_BURST, STOOD_STILL, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io._state.last_look import LOOK, LastLook
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 from jsproto_io.dialer import TrioDialer as Dialer
 
@@ -133,6 +135,7 @@ class Connection(facade.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None, dialer: Dialer) -> None:
         super().__init__(session, event_cb, trio.current_time)
         self._dialer = dialer
+        self._last_look = LastLook()
         self._link: Link | None = None
         self._sleep_scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
         self._no_link_scope = trio.CancelScope()  # the time in which there is no link
@@ -171,7 +174,7 @@ class Connection(facade.Connection):
     def _rearm(self) -> None:
         session = self._session
         deadline = session.deadline()
-        if deadline is not None and deadline < self._sleep_scope.deadline:
+        if deadline is not None and not self._last_look.begun and deadline < self._sleep_scope.deadline:
             self._sleep_scope.deadline = deadline
         if session.connect_to is not None and self._link is None:
             self._sleep_scope.deadline = min(self._sleep_scope.deadline, self._now())  # dial
@@ -293,20 +296,20 @@ class Connection(facade.Connection):
         """Put in one input after the other: bytes, the passing of time, the end of the stream."""
         session = self._session
         why: str | None = None
-        looks = False  # it was late, and what came meanwhile is read before the time counts
         while why is None:
-            deadline = self._now() + LOOK if looks else session.deadline()
+            deadline = self._now() + LOOK if self._last_look.begun else session.deadline()
             with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
                 try:
                     while data := await link.receive():
+                        self._last_look.received += 1
                         self._receive(partial(session.receive_data, data))
                     why = "the server closed the connection"
                 except (OSError, trio.ClosedResourceError) as error:
                     why = reason(error)
-            is_late = self._now() - self._sleep_scope.deadline > STOOD_STILL
-            looks = self._sleep_scope.cancelled_caught and is_late and not looks
-            if self._sleep_scope.cancelled_caught and not looks:
-                self._receive(partial(self._time_out, self._sleep_scope.deadline))
+            if self._sleep_scope.cancelled_caught:
+                counts = self._last_look.is_over(session.deadline(), max(self._now(), self._sleep_scope.deadline))
+                self._receive(partial(self._time_out, self._sleep_scope.deadline) if counts else lambda now: None)
+        self._last_look.begun = False
         self._receive(lambda now: session.receive_eof(now, why))
 
     def _time_out(self, deadline: float, now: float) -> None:

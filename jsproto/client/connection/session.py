@@ -264,7 +264,7 @@ class Session(BulkOutbox):
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:
-        """Time has passed. Early, late and repeated calls are harmless."""
+        """Time has passed. Early and repeated calls are harmless. Before a late one, put in what has come."""
         if self.closed:
             return
         self.now = now

@@ -20,6 +20,7 @@ from jsproto.client.connection.session import Session
 from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import EventCallback, log_crash, warn_unclosed
+from jsproto_io._state.last_look import LOOK
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
@@ -133,6 +134,8 @@ class Engine(ConnectionBase):
             self._parked[event] += 1
             try:
                 in_time = await self._sleep(event, timeout)
+                if not in_time and timeout:
+                    in_time = await self._sleep(event, LOOK)  # what had come by then counts
             finally:
                 self._parked[event] -= 1
                 if not self._parked[event]:

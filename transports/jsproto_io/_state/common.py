@@ -50,8 +50,6 @@ MAX_POP: Final = 512  # messages of one pop_many() on a buffer of the core
 MAX_CHUNK: Final = 512  # messages of one chunk of an iterable: a little more than the flow of a batch
 KEPT_BUFFER: Final = 4 * 1024 * 1024  # bytes: the C library keeps freed buffers of up to this size
 MAX_BURST: Final = 1_048_576  # bytes that a loop sends before other tasks have their turn
-STOOD_STILL: Final = 0.05  # seconds that a loop is late: its program was stopped, and what came may wait in the socket
-LOOK: Final = 0.001  # seconds in which a loop that was late reads that, before the time counts
 SLOW_PULL: Final = 0.001  # seconds for a chunk: a slower iterable gets smaller chunks
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name

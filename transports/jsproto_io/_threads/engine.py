@@ -5,6 +5,7 @@ How it works
  * ``_call`` puts one input in, and ``_drive`` drains: send, wake the waiting threads, dispatch events.
  * The thread that causes output sends it, one thread at a time. The leader sends what the socket did not take.
  * ``_lead`` is one turn of the leader: plan the sleep, sleep in ``select``, put in what came, drain.
+ * A deadline that is due counts after a last look at the socket (``last_look``).
  * A drain that moves the deadline before the leader's wake-up time wakes the leader up.
 
 Not here: which thread leads (``leadership``), how a thread waits, how a connection begins and ends (``sync``).
@@ -22,6 +23,7 @@ from jsproto.client.connection.session import Session
 from jsproto_io._blocking import connection as facade
 from jsproto_io._blocking.connection import T
 from jsproto_io._state.common import EventCallback, log_crash
+from jsproto_io._state.last_look import LastLook
 from jsproto_io._threads.leadership import Leadership
 from jsproto_io._threads.poller import Link
 from jsproto_io.dialer import SyncDialer
@@ -35,6 +37,7 @@ class ThreadEngine(facade.Connection):
         self._lock = threading.Lock()  # guards the session and all that follows
         self._poller = dialer.poller()
         self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
+        self._last_look = LastLook()
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
 
@@ -91,12 +94,13 @@ class ThreadEngine(facade.Connection):
                 poller.finish_dialling(session, now)
                 data = None if link is None else link.take_received()
                 if data:
+                    self._last_look.received += 1
                     session.receive_data(data, now)
                 elif data is not None and link is not None:
                     session.receive_eof(now, link.why)
                     if session.closed:
                         self._leadership.end()
-                if poller.deadline <= now:
+                if poller.deadline <= now and (link is None or self._last_look.is_over(session.deadline(), now)):
                     session.handle_timeout(now)
         except BaseException as bug:
             with self._lock:

@@ -67,13 +67,8 @@ class SocketPoller(Poller):
         return look_up(address)
 
     def sleep(self) -> None:
-        """As in ``Poller``.
-
-        A sleep during which the program is stopped for long ends with nothing, whatever came: epoll ends with EINTR,
-        and the time is over. So it looks once more.
-        """
-        sleep = clamp_sleep(self.asleep_until - monotonic())
-        for key, events in self.selector.select(sleep) or self.selector.select(0):
+        """As in ``Poller``."""
+        for key, events in self.selector.select(clamp_sleep(self.asleep_until - monotonic())):
             if key.data is None:
                 self._wakeup_receive.recv(WAKEUP_SIZE)
             else:

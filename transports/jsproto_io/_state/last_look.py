@@ -1,0 +1,50 @@
+"""When a deadline that is due counts: once what had come before it is read.
+
+A program that was stopped wakes up late, and what came meanwhile waits in its socket. ``epoll`` ends with EINTR then,
+and Python answers that nothing came. A driver that called ``handle_timeout`` at once would blame the server.
+
+Rules
+
+* A deadline that is due counts once one more look at the socket has found nothing, or after ``MOST`` reads.
+* So a flood delays a deadline, and does not stop it. What a socket holds is less than that.
+
+Not here: how a driver looks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST: Final = 32  # reads: 8 MiB on asyncio, where one is the smallest
+LOOK: Final = 0.001  # seconds that a loop waits for what it may find
+
+
+class LastLook:
+    """The last look at the socket before a deadline counts.
+
+    Attributes:
+        begun: whether the driver is to look. To be reset when the link ends.
+        received: how often the driver has received bytes.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.received = 0
+        self._first = self._seen = 0  # of ``received``
+        self._deadline = 0.0
+
+    def is_over(self, deadline: float | None, now: float) -> bool:
+        """Whether the driver is to call ``handle_timeout``. Otherwise it looks at the socket, and asks again.
+
+        ``deadline``: that of the session, in seconds.
+        """
+        if deadline is None or deadline > now:  # what has come has moved it
+            self.begun = False
+        elif not self.begun or deadline != self._deadline:
+            self.begun, self._deadline = True, deadline
+            self._first = self._seen = self.received
+        elif self._seen == self.received or self.received >= self._first + MOST:
+            self.begun = False
+        else:
+            self._seen = self.received
+        return not self.begun
