@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import APIError
-from jsproto_io.nats_server import NatsServerNotFoundError, find_binary
+from jsproto_io.nats_server import NatsServer, NatsServerNotFoundError, find_binary
 
 NEWEST: Final = "2.15.1"
 OLDER: Final = ("2.11.11", "2.12.8", "2.14.0", "2.14.6")
@@ -31,8 +34,31 @@ ACK_V2: Final = "feature_flags { js_ack_fc_v2: true }"
 HAS_ACK_V2: Final = os.environ.get("JSPROTO_ACK_V2", "0") not in ("", "0")
 
 
+PAUSED: Final[set[int]] = set()
+"""Processes that a test has stopped."""
+SIGNALS: Final = threading.Lock()
+"""Held by who stops a process, or lets it go on."""
+
+
 class NoSuchServerError(Exception):
     """The release cannot be had here; the text says why."""
+
+
+@contextmanager
+def paused(server: NatsServer) -> Iterator[None]:
+    """The server stands still (SIGSTOP), with its connections open. It goes on after the block."""
+    pid = server.pid
+    with SIGNALS:
+        PAUSED.add(pid)
+        os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)  # it takes connections to the last
+    try:
+        yield
+    finally:
+        with SIGNALS:
+            PAUSED.discard(pid)
+            with suppress(ProcessLookupError):  # the test has ended it
+                os.kill(pid, signal.SIGCONT)
 
 
 def config(version: str = NEWEST) -> str:

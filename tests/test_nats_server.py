@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 
 from jsproto_io import nats_server
 from jsproto_io.nats_server import NatsServer, NatsServerError, NatsServerNotFoundError, find_binary
-from tests.servers import RELEASES
+from tests.servers import RELEASES, paused
 
 PATIENCE = 30.0  # seconds after which something that should end counts as hanging
 
@@ -105,8 +104,8 @@ def test_the_configuration() -> None:
 def test_a_server_that_does_not_heed_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_server, "STOP_WITHIN", 0.1)
     with NatsServer() as server:
-        os.kill(server.pid, signal.SIGSTOP)
-        server.stop()
+        with paused(server):
+            server.stop()
         assert not server.running
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -15,19 +13,9 @@ from jsproto.errors import Error
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream
+from tests.servers import paused
 
 pytestmark = pytest.mark.anyio
-
-
-@contextmanager
-def standing_still(server: NatsServer) -> Iterator[None]:
-    """The server does nothing meanwhile, and keeps its connections open."""
-    pid = server.pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 ENDS: dict[str, Callable[[dict[str, Any]], Awaitable[object]]] = {
@@ -69,7 +57,7 @@ async def test_every_end_comes_in_time_when_the_server_stands_still(own_server: 
                 await ENDS[end](made)
             came.add(end)
 
-        with standing_still(own_server):
+        with paused(own_server):
             with anyio.move_on_after(15):
                 async with anyio.create_task_group() as tasks:
                     for end in ENDS:

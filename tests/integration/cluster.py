@@ -8,11 +8,8 @@ Not here: what is tested.
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
@@ -100,18 +97,6 @@ def stored(js: JetStream, stream: str) -> list[int]:
             if monotonic() > until:
                 raise AssertionError(f"the leader of {stream} has {messages} messages, {len(numbers)} were read")
         sleep(0.1)
-
-
-@contextmanager
-def paused(node: NatsServer) -> Iterator[None]:
-    """The node stands still (SIGSTOP), its connections open, and goes on behind the block."""
-    pid = node.pid
-    os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)  # it takes connections to the last
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def _free_ports(count: int) -> list[int]:

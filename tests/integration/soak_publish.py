@@ -47,7 +47,8 @@ from jsproto.events import Event as Told
 from jsproto.events import GapReported
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
-from tests.integration.cluster import Cluster, paused, stored
+from tests.integration.cluster import Cluster, stored
+from tests.servers import paused
 
 FLOW: Final = 100
 LARGEST: Final = 4_000  # messages of a fast-ingest batch, at most

@@ -28,7 +28,8 @@ from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.grammar.trace import TraceJetStream
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, Connection, JetStream, PullSubscription, connect
-from tests.integration.cluster import Cluster, paused, stored
+from tests.integration.cluster import Cluster, stored
+from tests.servers import paused
 
 pytestmark = pytest.mark.slow
 COUNT = 30_000

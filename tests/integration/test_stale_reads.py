@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from jsproto.errors import Error, MessageNotFoundError
-from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests.effort import examples
 from tests.integration.cluster import Cluster
+from tests.servers import paused
 
 pytestmark = pytest.mark.slow
 PAIRS = examples(2_000)
@@ -29,17 +27,6 @@ FILL = ("s.fill", bytes(1_000))
 def cluster() -> Iterator[Cluster]:
     with Cluster() as running:
         yield running
-
-
-@contextmanager
-def stopped(node: NatsServer) -> Iterator[None]:
-    """The process does nothing meanwhile; it keeps its connections, and finds what came when it goes on."""
-    pid = node.pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def members(js: Any, name: str) -> tuple[str, list[str]]:
@@ -78,7 +65,7 @@ def test_a_session_reads_what_it_wrote_through_a_replica_that_lags(cluster: Clus
                 if number % ROUND == 0 and stale < ENOUGH:
                     if number and not stale:
                         missed = min(2 * missed, MOST_MISSED)  # a quick machine
-                    with stopped(lagging):
+                    with paused(lagging):
                         with writer.fast_publisher() as batch:
                             batch.publish_many([FILL] * missed)
                             batch.commit()
@@ -102,7 +89,7 @@ def test_batches_of_a_session_do_not_end_early(cluster: Cluster) -> None:
         writer, reader = near.jetstream(timeout=20), far.jetstream(timeout=20)
         short = 0
         for number in range(100):
-            with stopped(lagging), writer.fast_publisher() as batch:
+            with paused(lagging), writer.fast_publisher() as batch:
                 batch.publish_many([("b.fill", bytes(1_000))] * MISSED)
                 ack = batch.commit(f"b.key.{number}", b"last")
             with suppress(MessageNotFoundError):

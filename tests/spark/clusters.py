@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 
 from jsproto_io.sync import connect
 from pyspark_jetstream import register
-from tests.integration.cluster import Cluster, paused
+from tests.integration.cluster import Cluster
+from tests.servers import paused
 from tests.spark import failing, following, jobs
 from tests.spark.conftest import Made, data_of, fill
 from tests.spark.copying import check_copies, copy_with_faults, small_chunks

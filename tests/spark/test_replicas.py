@@ -14,7 +14,8 @@ from jsproto_io.sync import JetStream, connect
 from pyspark_jetstream import JetStreamDataSource, planning, ranges
 from pyspark_jetstream.planning import Range
 from pyspark_jetstream.source import RangePartition
-from tests.integration.cluster import Cluster, paused
+from tests.integration.cluster import Cluster
+from tests.servers import paused
 from tests.spark.conftest import Made, fill
 from tests.spark.test_tasks import COLUMNS, WRITTEN, read, rows
 

@@ -34,8 +34,7 @@ from pyspark_jetstream.options import ConnectionOptions, read_options
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.schema import HEADERS_TYPE
-from tests.integration.cluster import paused
-from tests.servers import recreate_stream
+from tests.servers import paused, recreate_stream
 from tests.spark.conftest import Made, fill
 from tests.spark.test_options import HEADERS
 

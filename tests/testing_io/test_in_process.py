@@ -22,6 +22,7 @@ import jsproto_io.asyncio
 import jsproto_io.trio
 from jsproto import StreamConfig
 from jsproto.errors import ConnectionLostError, Error, NoServersError, TimeoutError
+from jsproto.server import Server
 from jsproto_io import sync
 from jsproto_io.dialer import use_dialer
 from jsproto_io.testing import in_process
@@ -170,7 +171,7 @@ async def test_a_client_that_does_nothing_answers_the_server(driver: str) -> Non
         async with limited(driver, dialer=server.dialer)(server.url) as nc:
             sub = await nc.subscribe("a")
             for _ in range(3):
-                server.call(lambda role, now: role.handle_timeout(role.deadline() or now))  # it asks
+                assert server.call(ask_all) == 1
                 while server.call(lambda role, now: role.sessions[0].outstanding_pings):
                     with pytest.raises(TimeoutError):
                         await sub.next_msg(timeout=0.01)
@@ -181,6 +182,14 @@ def test_a_client_that_answers_no_ping_is_cut_off() -> None:
         until_gone(server)
         with pytest.raises(ConnectionLostError, match="Stale"):
             nc.flush()
+
+
+def ask_all(role: Server, now: float) -> int:
+    """Let the server send a PING to each client. Returns how many are not answered."""
+    due = role.deadline()
+    assert due is not None
+    role.handle_timeout(due)
+    return sum(session.outstanding_pings for session in role.sessions)
 
 
 def until_gone(server: InProcessServer) -> None:

@@ -30,6 +30,8 @@ from typing import Any, Final, Self
 
 import pytest
 
+from tests.servers import PAUSED, SIGNALS
+
 LONGEST: Final = 0.5  # seconds
 FREE: Final = 1.0  # seconds
 PART: Final = 0.05  # of the calls that may wait
@@ -99,23 +101,23 @@ class Stalls:
         self._sleep(self._random.uniform(0.0, LONGEST))
 
     def stop_servers(self) -> None:
-        """Stop one nats-server after the other, for ever."""
+        """Stop one nats-server after the other, and let it go on. Without end."""
         while True:
             self._sleep(self._random.uniform(0.0, self._free))
             for server in _servers() if self.active else ():
-                with suppress(OSError):  # it has ended
-                    os.kill(server, signal.SIGSTOP)
-                    self.hold()
-                    os.kill(server, signal.SIGCONT)
+                with SIGNALS, suppress(OSError):  # it has ended
+                    if server not in PAUSED:
+                        os.kill(server, signal.SIGSTOP)
+                        self.hold()
+                        os.kill(server, signal.SIGCONT)
 
 
 def _servers() -> Iterator[int]:
-    """The nats-servers that this process started and that run. One that a test has stopped is not among them."""
+    """The nats-servers that this process started."""
     for task in list(Path("/proc/self/task").iterdir()):
         with suppress(OSError):
             for child in (task / "children").read_text().split():
-                status = Path(f"/proc/{child}/stat").read_text()
-                if "(nats-server)" in status and status.rpartition(")")[2].split()[0] != "T":
+                if Path(f"/proc/{child}/comm").read_text() == "nats-server\n":
                     yield int(child)
 
 
