@@ -145,11 +145,11 @@ class Orders:
         number, order = job.metadata.sequence.stream, job.json()
         await self.charge(number, order)
         await self.enter(f"states.{number}", "paid")
-        await self.counts.add(f"counts.sold.{order['item']}", order["pieces"], msg_id=f"sold-{number}")
         await self.js.publish(
             f"orders.later.{number}", job.data, delay=timedelta(seconds=order["grace"]), target=f"orders.due.{number}",
             msg_id=f"later-{number}",
         )  # fmt: skip
+        await self.counts.add(f"counts.sold.{order['item']}", order["pieces"], msg_id=f"sold-{number}")
 
     async def note(self, job: JSMsg, error: BaseException) -> None:
         """The bank, or something else, did not work."""
