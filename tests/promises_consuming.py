@@ -283,8 +283,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PULL + "no_alarm_without_a_link",
         ),
         promise(
-            "A program that was stopped, as by Ctrl-Z, first reads what waits in its socket: an answer or a heartbeat "
-            "among it is in time.",
+            "A program that was stopped, as by Ctrl-Z, first reads for up to 0.2 seconds what waits in its socket: "
+            "an answer or a heartbeat among it is in time.",
             "drivers/test_standing_still.py::test_what_came_meanwhile_is_in_time",
         ),
         promise(

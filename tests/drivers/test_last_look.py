@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsproto_io._state.last_look import MOST, LastLook
+from jsproto_io._state.last_look import CATCH_UP, MOST, LastLook
 
 
 def test_a_deadline_counts_once_a_look_has_found_nothing() -> None:
@@ -28,6 +28,15 @@ def test_a_flood_does_not_stop_a_deadline() -> None:
         look.received += 1
         looks += 1
     assert looks == MOST + 1
+
+
+def test_a_trickle_delays_a_deadline_for_a_moment() -> None:
+    look, now = LastLook(), 1.0
+    assert not look.is_over(1.0, now)
+    for is_over in (False, True):
+        look.received += 1
+        now += 0.6 * CATCH_UP
+        assert look.is_over(1.0, now) == is_over
 
 
 def test_a_deadline_that_moved_is_not_due() -> None:

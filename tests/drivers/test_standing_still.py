@@ -31,13 +31,17 @@ def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) 
         asked = nc.subscribe(f"{name}.ask")
         nc.flush()
 
-        def answer() -> None:
+        def flood() -> None:
             for _ in range(FLOOD):
                 nc.publish(f"{name}.flood", bytes(65_536))
+
+        def answer() -> None:
+            flood()
             question.respond(b"answered")
             nc.flush()
 
         def push() -> None:
+            flood()
             nc.publish(f"{name}.pushed", b"pushed")
             nc.flush()
 
@@ -54,7 +58,7 @@ def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) 
                 time.sleep(0.01)
             stop(program, float(begun) + 1.5 * LIMIT + after, lambda: None)  # the server sends heartbeats
             js.publish(f"{name}.stored", b"fetched")
-            assert said(program) == f"fetched {FLOOD}"
+            assert said(program) == f"fetched {2 * FLOOD}"
 
 
 def said(program: subprocess.Popen[str]) -> str:

@@ -56,7 +56,7 @@ from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
-from jsproto_io._state.last_look import LOOK
+from jsproto_io._state.last_look import CATCH_UP, LOOK
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
@@ -135,7 +135,7 @@ class Connection(ThreadEngine):
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Wait as the leader, or as a follower on an event while another thread leads."""
         until = inf if timeout is None else self._now() + timeout
-        looks = bool(timeout)
+        give_up, seen = inf, -1
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
@@ -161,10 +161,12 @@ class Connection(ThreadEngine):
                         deferred.begin()
                         self._lead(until)
                         deferred.check()
-                    if self._now() >= until and not ticket.done:
-                        if not looks:
+                    now, look = self._now(), self._last_look
+                    if now >= until and not ticket.done:
+                        if not timeout or seen == look.received or now >= give_up:
                             raise TimeoutError(f"nothing came within {timeout:g} s")
-                        until, looks = self._now() + LOOK, False  # what had come by then counts
+                        give_up = min(give_up, now + CATCH_UP)  # what had come by then counts
+                        until, seen = now + LOOK, look.received
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)

@@ -51,7 +51,7 @@ from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._aio.trio_link import Link, TcpLink
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
-from jsproto_io._state.last_look import LOOK, LastLook
+from jsproto_io._state.last_look import LOOK
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 from jsproto_io.dialer import TrioDialer as Dialer
 
@@ -135,7 +135,6 @@ class Connection(facade.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None, dialer: Dialer) -> None:
         super().__init__(session, event_cb, trio.current_time)
         self._dialer = dialer
-        self._last_look = LastLook()
         self._link: Link | None = None
         self._sleep_scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
         self._no_link_scope = trio.CancelScope()  # the time in which there is no link

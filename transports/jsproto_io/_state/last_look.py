@@ -5,8 +5,9 @@ and Python answers that nothing came. A driver that called ``handle_timeout`` at
 
 Rules
 
-* A deadline that is due counts once one more look at the socket has found nothing, or after ``MOST`` reads.
-* So a flood delays a deadline, and does not stop it. What a socket holds is less than that.
+* A deadline that is due counts once one more look at the socket has found nothing.
+* It counts after ``MOST`` reads, or ``CATCH_UP`` seconds, in any case: a flood delays a deadline and does not stop it.
+* A wait with a limit of its own ends by the same rule.
 
 Not here: how a driver looks.
 """
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
-MOST: Final = 32  # reads: 8 MiB on asyncio, where one is the smallest
+MOST: Final = 32  # reads: 8 MiB on asyncio, where one is the smallest. A socket holds less
+CATCH_UP: Final = 0.2  # seconds
 LOOK: Final = 0.001  # seconds that a loop waits for what it may find
 
 
@@ -31,7 +33,7 @@ class LastLook:
         self.begun = False
         self.received = 0
         self._first = self._seen = 0  # of ``received``
-        self._deadline = 0.0
+        self._deadline = self._until = 0.0
 
     def is_over(self, deadline: float | None, now: float) -> bool:
         """Whether the driver is to call ``handle_timeout``. Otherwise it looks at the socket, and asks again.
@@ -41,9 +43,11 @@ class LastLook:
         if deadline is None or deadline > now:  # what has come has moved it
             self.begun = False
         elif not self.begun or deadline != self._deadline:
+            if not self.begun:
+                self._until = now + CATCH_UP
             self.begun, self._deadline = True, deadline
             self._first = self._seen = self.received
-        elif self._seen == self.received or self.received >= self._first + MOST:
+        elif self._seen == self.received or self.received >= self._first + MOST or now >= self._until:
             self.begun = False
         else:
             self._seen = self.received
