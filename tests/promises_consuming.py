@@ -286,6 +286,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "A program that was stopped, as by Ctrl-Z, first reads for up to 0.2 seconds what waits in its socket: "
             "an answer or a heartbeat among it is in time.",
             "drivers/test_standing_still.py::test_what_came_meanwhile_is_in_time",
+            "drivers/test_standing_still.py::test_what_came_before_the_wait_is_in_time",
         ),
         promise(
             "A subscriber that is pushed more than `pending_msgs_limit` or `pending_bytes_limit` allow loses "

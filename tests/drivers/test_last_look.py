@@ -53,4 +53,6 @@ def test_each_deadline_has_its_look() -> None:
     look = LastLook()
     assert not look.is_over(1.0, 5.0)
     assert not look.is_over(6.0, 7.0)
+    look.received += 1
+    assert not look.is_over(6.0, 7.0)
     assert look.is_over(6.0, 7.0)

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from jsproto_io.sync import connect
+import jsproto_io.sync
+from jsproto.ticket import Ticket
 from tests.drivers import standing_still
-from tests.drivers.conftest import LIMIT, PATIENCE
+from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 
 FLOOD, SIZE = 3, 16_384  # messages, and bytes of each: a socket holds that much, before its window has grown
 
@@ -24,7 +25,7 @@ FLOOD, SIZE = 3, 16_384  # messages, and bytes of each: a socket holds that much
 def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) -> None:
     """It goes on so many seconds ``after`` its limit. Before the answer other messages wait in the socket."""
     name = f"STILL-{driver}-{after}".replace(".", "-")
-    with connect(server.url) as nc:
+    with jsproto_io.sync.connect(server.url) as nc:
         js = nc.jetstream()
         js.create_stream(name, subjects=[f"{name}.stored"], storage="memory")
         js.create_consumer(name, durable_name="C")
@@ -59,6 +60,31 @@ def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) 
             stop(program, float(begun) + 1.5 * LIMIT + after, lambda: None)  # the server sends heartbeats
             js.publish(f"{name}.stored", b"fetched")
             assert said(program) == f"fetched {2 * FLOOD}"
+
+
+@pytest.mark.anyio
+async def test_what_came_before_the_wait_is_in_time(
+    server: Any, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program stands still once its limit has begun, and until that is over: nothing is left to wait for."""
+    subject = f"STILL-{driver}-before"
+    with jsproto_io.sync.connect(server.url) as other:
+        async with connect(server.url) as nc:
+            sub = await nc.subscribe(subject)
+            await nc.flush()
+            inner = getattr(sub, "_target", sub)
+            take_ready = inner._take_ready
+
+            def stand_still(now: float) -> Ticket[None] | None:
+                monkeypatch.undo()
+                readable: Ticket[None] | None = take_ready(now)
+                other.publish(subject, b"pushed")
+                other.flush()
+                time.sleep(LIMIT)  # what is measured
+                return readable
+
+            monkeypatch.setattr(inner, "_take_ready", stand_still)
+            assert (await sub.next_msg(timeout=LIMIT)).data == b"pushed"
 
 
 def said(program: subprocess.Popen[str]) -> str:

@@ -132,10 +132,10 @@ class Connection(ThreadEngine):
         self._poller.disown()
         super()._disown(error)
 
-    def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
+    def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
         """Wait as the leader, or as a follower on an event while another thread leads."""
-        until = inf if timeout is None else self._now() + timeout
-        give_up, seen = inf, -1
+        until = inf if timeout is None else timeout + (self._now() if since is None else since)
+        give_up, seen, turns = inf, -1, 0
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
@@ -161,12 +161,17 @@ class Connection(ThreadEngine):
                         deferred.begin()
                         self._lead(until)
                         deferred.check()
-                    now, look = self._now(), self._last_look
+                    now = self._now()
                     if now >= until and not ticket.done:
-                        if not timeout or seen == look.received or now >= give_up:
+                        received = self._last_look.received
+                        if seen != received:  # what had come by then counts
+                            give_up, seen, turns = min(give_up, now + CATCH_UP), received, self._turns
+                        enough = 1 if event is None else 2  # another leader's turn may have begun before the limit
+                        if not (timeout and linked) or self._turns >= turns + enough or now >= give_up:
                             raise TimeoutError(f"nothing came within {timeout:g} s")
-                        give_up = min(give_up, now + CATCH_UP)  # what had come by then counts
-                        until, seen = now + LOOK, look.received
+                        until = now + LOOK
+                        if event is not None:
+                            self._poller.wakeup()  # the leader is to look
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)

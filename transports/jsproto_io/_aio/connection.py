@@ -82,21 +82,19 @@ class Connection(Engine):
             TimeoutError: there was no room for ``limit`` seconds.
         """
         began = 0.0 if limit is None else self._now()
-        until = None if limit is None else began + limit
         while True:
             if self._session.congested:
-                await self._make_room(until)
+                await self._make_room(limit, began)
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
             except OutboundBufferLimitError:
                 pass  # other callers took the room first
 
-    async def _make_room(self, until: float | None = None) -> None:
-        """Back-pressure: wait while too many bytes are queued. TimeoutError at the time ``until``."""
+    async def _make_room(self, limit: float | None = None, since: float | None = None) -> None:
+        """Wait while too many bytes are queued. TimeoutError ``limit`` seconds after the time ``since``."""
         if self._session.congested:
-            left = None if until is None else max(until - self._now(), 0)
             try:
-                await self._wait(self._call(lambda now: self._session.sendable()), left)
+                await self._wait(self._call(lambda now: self._session.sendable()), limit, since=since)
             except TimeoutError:
                 raise TimeoutError("it found no room in time: too much waits to be written") from None
 

@@ -126,15 +126,16 @@ class Engine(ConnectionBase):
                 raise
         self._dispatcher.dispatch()
 
-    async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park until ``ticket`` has its answer. TimeoutError after ``timeout`` seconds."""
+    async def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
+        """Park until ``ticket`` has its answer. TimeoutError ``timeout`` seconds after ``since`` (None: now)."""
         if not ticket.done:
             event = cast("AsyncEvent | None", ticket.event)
             if event is None:
                 ticket.event = event = self._new_event()
             self._parked[event] += 1
             try:
-                in_time = await self._sleep(event, timeout)
+                left = timeout if timeout is None or since is None else max(since + timeout - self._now(), 0)
+                in_time = await self._sleep(event, left)
                 if not in_time and timeout:
                     in_time = await self._catch_up(event)
             finally:
@@ -148,7 +149,7 @@ class Engine(ConnectionBase):
         return ticket.result()
 
     async def _catch_up(self, event: AsyncEvent) -> bool:
-        """Whether what had come by the end of a wait ends it. trio may let the reader run after a look: two count."""
+        """Whether what had come by the end of a wait ends it."""
         until, found_nothing = self._now() + CATCH_UP, 0
         while found_nothing < 2 and self._now() < until:
             seen = self._last_look.received

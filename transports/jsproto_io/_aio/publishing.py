@@ -193,10 +193,10 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     ) -> PendingAck:
         """Publish as soon as there is room. TimeoutError when there is none within ``wait_stall``."""
         limit = seconds(wait_stall, "wait_stall")
-        until = None if limit is None else self._connection._now() + limit
+        began = self._connection._now()
         pending: PendingAck | None = None
         while pending is None:
-            await self._make_room(None if until is None else max(until - self._connection._now(), 0))
+            await self._make_room(limit, began)
             pending = self._publish_at_once(subject, payload, headers)
         return pending
 
@@ -221,12 +221,12 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     async def _wait_for_all(self, limit: float | None) -> None:
         await self._connection._wait(self._connection._call(lambda now: self._core.answered()), limit)
 
-    async def _make_room(self, limit: float | None = None) -> None:
-        """Wait for the connection, then for the window."""
+    async def _make_room(self, limit: float | None = None, since: float | None = None) -> None:
+        """Wait for the connection, then for the window. TimeoutError ``limit`` seconds after the time ``since``."""
         connection = self._connection
         ticket = connection._call(self._room_ticket, coalesce=True)
         if ticket is not None:
-            await connection._wait(ticket, limit)
+            await connection._wait(ticket, limit, since=since)
 
 
 class BatchAdvisories(BatchAdvisoriesBase, Iterates[BatchAbandoned], Managed):

@@ -19,8 +19,8 @@ class Engine(ConnectionBase):
     """The half of a connection below its verbs."""
 
     @abstractmethod
-    def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park until ``ticket`` has its answer. TimeoutError after ``timeout`` seconds."""
+    def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
+        """Park until ``ticket`` has its answer. TimeoutError ``timeout`` seconds after ``since`` (None: now)."""
 
     @abstractmethod
     def _close(self) -> None:

@@ -33,14 +33,14 @@ class Takes(Generic[M]):
     def _next(self, limit: float | None) -> M:
         """Wait up to ``limit`` seconds for the next message, and take it."""
         connection = self._connection
-        until = None if limit is None else connection._now() + limit
+        began = None if limit is None else connection._now()
         while True:
             try:
                 return self._taken.popleft()
             except IndexError:
                 readable = connection._call(self._take_ready)
             if readable is not None:
-                connection._wait(readable, None if until is None else max(until - connection._now(), 0))
+                connection._wait(readable, limit, since=began)
 
 
 class Served(ServedBase):

@@ -7,7 +7,8 @@ Rules
 
 * A deadline that is due counts once one more look at the socket has found nothing.
 * It counts after ``MOST`` reads, or ``CATCH_UP`` seconds, in any case: a flood delays a deadline and does not stop it.
-* A wait with a limit of its own ends by the same rule.
+* A wait with a limit of its own goes on until a look after it has found nothing, for ``CATCH_UP`` seconds at most. Two
+  looks are enough where another thread or task looks: one of them may have begun before the limit.
 
 Not here: how a driver looks.
 """
@@ -43,7 +44,7 @@ class LastLook:
         if deadline is None or deadline > now:  # what has come has moved it
             self.begun = False
         elif not self.begun or deadline != self._deadline:
-            if not self.begun:
+            if not self.begun or now >= self._until:
                 self._until = now + CATCH_UP
             self.begun, self._deadline = True, deadline
             self._first = self._seen = self.received

@@ -38,6 +38,7 @@ class ThreadEngine(facade.Connection):
         self._poller = dialer.poller()
         self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
         self._last_look = LastLook()
+        self._turns = 0  # of the leader
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
 
@@ -102,6 +103,7 @@ class ThreadEngine(facade.Connection):
                         self._leadership.end()
                 if poller.deadline <= now and (link is None or self._last_look.is_over(session.deadline(), now)):
                     session.handle_timeout(now)
+                self._turns += 1
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
