@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsproto_io._state.last_look import CATCH_UP, MOST, LastLook
+from jsproto_io._state.last_look import CATCH_UP, MOST, LastLook, LateWait
 
 
 def test_a_deadline_counts_once_a_look_has_found_nothing() -> None:
@@ -56,3 +56,53 @@ def test_each_deadline_has_its_look() -> None:
     look.received += 1
     assert not look.is_over(6.0, 7.0)
     assert look.is_over(6.0, 7.0)
+
+
+def test_deadlines_that_were_due_share_the_time() -> None:
+    look, now = LastLook(), 5.0
+    assert not look.is_over(1.0, now)
+    look.received += 1
+    now += 0.6 * CATCH_UP
+    assert not look.is_over(2.0, now)
+    look.received += 1
+    assert not look.is_over(2.0, now)
+    look.received += 1
+    now += 0.6 * CATCH_UP
+    assert look.is_over(2.0, now)
+
+
+def test_a_late_wait_is_over_after_two_looks_that_found_nothing() -> None:
+    late = LateWait(received=7, looks=3, now=0.0)
+    assert not late.is_over(7, 3, 0.0)
+    assert not late.is_over(7, 4, 0.0)
+    assert not late.is_over(8, 5, 0.0)  # a look has found something
+    assert not late.is_over(8, 6, 0.0)
+    assert late.is_over(8, 7, 0.0)
+
+
+def test_a_late_wait_that_looks_itself_is_over_after_one_look() -> None:
+    late = LateWait(received=7, looks=3, now=0.0)
+    assert not late.is_over(7, 3, 0.0, enough=1)
+    assert late.is_over(7, 4, 0.0, enough=1)
+
+
+def test_a_late_wait_without_looks_has_an_end() -> None:
+    late, asked, now = LateWait(received=0, looks=0, now=0.0), 1, 0.0
+    while not late.is_over(0, 0, now):
+        asked += 1
+        now += CATCH_UP / 10
+    assert asked == MOST
+    assert now > CATCH_UP
+
+
+def test_a_late_wait_that_stands_still_once_more_still_looks() -> None:
+    late = LateWait(received=0, looks=0, now=0.0)
+    assert not late.is_over(0, 0, 100 * CATCH_UP)
+
+
+def test_a_trickle_delays_a_late_wait_for_a_moment() -> None:
+    late, received, now = LateWait(received=0, looks=0, now=0.0), 0, 0.0
+    while not late.is_over(received, received, now):
+        received += 1
+        now += 0.01
+    assert CATCH_UP <= now < CATCH_UP + 0.15

@@ -11,13 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import jsproto_io.sync
+from jsproto.errors import OutboundBufferLimitError, TimeoutError
 from jsproto.ticket import Ticket
 from tests.drivers import standing_still
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 
+THREADED = ("sync", "sync-no-reader")
 FLOOD, SIZE = 3, 16_384  # messages, and bytes of each: a socket holds that much, before its window has grown
 
 
@@ -66,25 +69,77 @@ def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) 
 async def test_what_came_before_the_wait_is_in_time(
     server: Any, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program stands still once its limit has begun, and until that is over: nothing is left to wait for."""
-    subject = f"STILL-{driver}-before"
+    """The program stands still once its limit has begun, and until that is over: nothing is left to wait for.
+
+    Another wait is under way, so that on threads another one reads.
+    """
+    name = f"STILL-{driver}-before"
     with jsproto_io.sync.connect(server.url) as other:
-        async with connect(server.url) as nc:
-            sub = await nc.subscribe(subject)
+        async with connect(server.url) as nc, anyio.create_task_group() as tasks:
+            elsewhere, sub = await nc.subscribe(f"{name}.elsewhere"), await nc.subscribe(f"{name}.pushed")
             await nc.flush()
-            inner = getattr(sub, "_target", sub)
-            take_ready = inner._take_ready
+            tasks.start_soon(elsewhere.next_msg)
+            while driver in THREADED and inner(nc)._leadership.leader is None:
+                await anyio.sleep(0.01)
+            take_ready = inner(sub)._take_ready
 
             def stand_still(now: float) -> Ticket[None] | None:
-                monkeypatch.undo()
+                monkeypatch.setattr(inner(sub), "_take_ready", take_ready)
                 readable: Ticket[None] | None = take_ready(now)
-                other.publish(subject, b"pushed")
+                other.publish(f"{name}.pushed", b"pushed")
                 other.flush()
                 time.sleep(LIMIT)  # what is measured
                 return readable
 
-            monkeypatch.setattr(inner, "_take_ready", stand_still)
+            monkeypatch.setattr(inner(sub), "_take_ready", stand_still)
             assert (await sub.next_msg(timeout=LIMIT)).data == b"pushed"
+            other.publish(f"{name}.elsewhere")
+
+
+@pytest.mark.anyio
+async def test_a_limit_ends_though_others_take_all_that_comes(
+    server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = time.monotonic() + PATIENCE
+
+    def stolen(now: float) -> Ticket[None]:
+        assert time.monotonic() < until
+        ticket = Ticket[None]()
+        ticket.succeed(None)
+        return ticket
+
+    async with connect(server.url) as nc:
+        sub = await nc.subscribe("STILL.stolen")
+        monkeypatch.setattr(inner(sub), "_take_ready", stolen)
+        with pytest.raises(TimeoutError, match=r"nothing came within 0\.05 s"):
+            await sub.next_msg(timeout=0.05)
+
+
+@pytest.mark.anyio
+async def test_a_limit_ends_though_others_take_all_room(
+    server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = time.monotonic() + PATIENCE
+
+    def full(*_: object) -> None:
+        assert time.monotonic() < until
+
+    def refuse(now: float) -> None:
+        full()
+        raise OutboundBufferLimitError(pending=1, limit=0)
+
+    async with connect(server.url) as nc:
+        js = nc.jetstream()
+        monkeypatch.setattr(inner(js)._pipelined, "_publish_at_once", full)
+        with pytest.raises(TimeoutError, match=r"nothing came within 0\.05 s"):
+            await js.publish_async("STILL.full", wait_stall=0.05)
+        with pytest.raises(TimeoutError, match="no room in time"):
+            await nc._call_with_room(refuse, limit=0.05)
+
+
+def inner(wrapped: Any) -> Any:
+    """The object of a facade itself, on threads too."""
+    return getattr(wrapped, "_target", wrapped)
 
 
 def said(program: subprocess.Popen[str]) -> str:

@@ -8,9 +8,8 @@
 How it works
  * A protocol callback puts what was received straight into the session. There are no streams.
  * What the session has to send leaves in one ``write``.
- * One timer handle serves all deadlines. It moves to an earlier time alone, since a needless call is harmless. A last
-   look moves it once more.
- * A deadline that is due counts after a last look at the socket (``last_look``).
+ * One timer handle serves all deadlines. They move it to an earlier time alone, since a needless call is harmless.
+ * A deadline that is due counts after a last look at the socket (``last_look``), for which the timer is set again.
  * While the transport is full, bytes stay in the session, which counts them: publishers wait.
  * After 1 MiB in one go they wait too, so that a task that publishes without end lets others run.
 

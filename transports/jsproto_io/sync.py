@@ -56,7 +56,7 @@ from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
-from jsproto_io._state.last_look import CATCH_UP, LOOK
+from jsproto_io._state.last_look import LOOK, LateWait, nothing_came
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
@@ -133,9 +133,13 @@ class Connection(ThreadEngine):
         super()._disown(error)
 
     def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
-        """Wait as the leader, or as a follower on an event while another thread leads."""
+        """Wait as the leader, or as a follower on an event while another thread leads. The limits: see ``Engine``.
+
+        After the limit, a follower wakes the leader up, for it to look.
+        """
         until = inf if timeout is None else timeout + (self._now() if since is None else since)
-        give_up, seen, turns = inf, -1, 0
+        late: LateWait | None = None
+        waited = False
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
@@ -149,29 +153,28 @@ class Connection(ThreadEngine):
                         if self._ended.done:
                             self._refuse()
                         linked = self._poller.has_link(self._session)
+                        if waited and (now := self._now()) >= until:
+                            received, looks = self._last_look.received, self._turns
+                            late = late or LateWait(received, looks, now)
+                            enough = 1 if leadership.leader == me else 2
+                            if not (timeout and linked) or late.is_over(received, looks, now, enough):
+                                raise nothing_came(timeout)
+                            until = now + LOOK
+                        waited = True
                         if not leadership.try_lead(me, linked=linked):
                             event = leadership.park(me, ticket)
                             if not linked and (deadline := self._session.deadline()) is not None:
                                 due = min(until, deadline)
                     if event is not None:
                         deferred.end()  # only the leader sleeps in the poller
+                        if late is not None:
+                            self._poller.wakeup()
                         if not event.wait(clamp_sleep(due - self._now())) and due < until:
                             self._call(self._session.handle_timeout)  # the leader may be looking up a name
                     else:
                         deferred.begin()
                         self._lead(until)
                         deferred.check()
-                    now = self._now()
-                    if now >= until and not ticket.done:
-                        received = self._last_look.received
-                        if seen != received:  # what had come by then counts
-                            give_up, seen, turns = min(give_up, now + CATCH_UP), received, self._turns
-                        enough = 1 if event is None else 2  # another leader's turn may have begun before the limit
-                        if not (timeout and linked) or self._turns >= turns + enough or now >= give_up:
-                            raise TimeoutError(f"nothing came within {timeout:g} s")
-                        until = now + LOOK
-                        if event is not None:
-                            self._poller.wakeup()  # the leader is to look
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TypeVar, Unpack
+from typing import Final, TypeVar, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -59,6 +59,7 @@ from jsproto_io._state.keywords import AtomicOptions, PublishKeywords, atomic_op
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
+NO_ROOM: Final = "it found no room in time: too much waits to be written"
 
 
 class Connection(Engine):
@@ -87,8 +88,9 @@ class Connection(Engine):
                 await self._make_room(limit, began)
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
-            except OutboundBufferLimitError:
-                pass  # other callers took the room first
+            except OutboundBufferLimitError:  # other callers took the room first
+                if limit is not None and self._now() >= began + limit:
+                    raise TimeoutError(NO_ROOM) from None
 
     async def _make_room(self, limit: float | None = None, since: float | None = None) -> None:
         """Wait while too many bytes are queued. TimeoutError ``limit`` seconds after the time ``since``."""
@@ -96,7 +98,7 @@ class Connection(Engine):
             try:
                 await self._wait(self._call(lambda now: self._session.sendable()), limit, since=since)
             except TimeoutError:
-                raise TimeoutError("it found no room in time: too much waits to be written") from None
+                raise TimeoutError(NO_ROOM) from None
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 

@@ -17,10 +17,9 @@ from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 
 from jsproto.client.connection.session import Session
-from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import EventCallback, log_crash, warn_unclosed
-from jsproto_io._state.last_look import CATCH_UP, LOOK, LastLook
+from jsproto_io._state.last_look import LOOK, LastLook, LateWait, nothing_came
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
@@ -127,7 +126,11 @@ class Engine(ConnectionBase):
         self._dispatcher.dispatch()
 
     async def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
-        """Park until ``ticket`` has its answer. TimeoutError ``timeout`` seconds after ``since`` (None: now)."""
+        """Park until ``ticket`` has its answer.
+
+        Raises:
+            TimeoutError: ``timeout`` seconds after ``since`` (None: now), and after what had come by then.
+        """
         if not ticket.done:
             event = cast("AsyncEvent | None", ticket.event)
             if event is None:
@@ -145,17 +148,17 @@ class Engine(ConnectionBase):
             if not ticket.done:
                 if in_time:
                     self._refuse()
-                raise TimeoutError(f"nothing came within {timeout:g} s")
+                raise nothing_came(timeout)
         return ticket.result()
 
     async def _catch_up(self, event: AsyncEvent) -> bool:
         """Whether what had come by the end of a wait ends it."""
-        until, found_nothing = self._now() + CATCH_UP, 0
-        while found_nothing < 2 and self._now() < until:
-            seen = self._last_look.received
+        look, looks = self._last_look, 0
+        late = LateWait(look.received, looks, self._now())
+        while not late.is_over(look.received, looks, self._now()):
             if await self._sleep(event, LOOK):
                 return True
-            found_nothing = found_nothing + 1 if self._last_look.received == seen else 0
+            looks += 1
         return False
 
     def _crash(self, bug: Exception) -> None:

@@ -22,6 +22,7 @@ from jsproto_io._aio.extras import Messages
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
 from jsproto_io._state.keywords import PublishKeywords, merged_headers
+from jsproto_io._state.last_look import nothing_came
 from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
 if TYPE_CHECKING:
@@ -194,11 +195,13 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         """Publish as soon as there is room. TimeoutError when there is none within ``wait_stall``."""
         limit = seconds(wait_stall, "wait_stall")
         began = self._connection._now()
-        pending: PendingAck | None = None
-        while pending is None:
+        while True:
             await self._make_room(limit, began)
             pending = self._publish_at_once(subject, payload, headers)
-        return pending
+            if pending is not None:
+                return pending
+            if limit is not None and self._connection._now() >= began + limit:
+                raise nothing_came(limit)  # others took the room
 
     async def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TypeVar, Unpack
+from typing import Final, TypeVar, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -50,6 +50,7 @@ from jsproto_io._state.keywords import AtomicOptions, PublishKeywords, atomic_op
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
+NO_ROOM: Final = "it found no room in time: too much waits to be written"
 
 
 class Connection(Engine):
@@ -76,8 +77,9 @@ class Connection(Engine):
                 self._make_room(limit, began)
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
-            except OutboundBufferLimitError:
-                pass  # other callers took the room first
+            except OutboundBufferLimitError:  # other callers took the room first
+                if limit is not None and self._now() >= began + limit:
+                    raise TimeoutError(NO_ROOM) from None
 
     def _make_room(self, limit: float | None = None, since: float | None = None) -> None:
         """Wait while too many bytes are queued. TimeoutError ``limit`` seconds after the time ``since``."""
@@ -85,7 +87,7 @@ class Connection(Engine):
             try:
                 self._wait(self._call(lambda now: self._session.sendable()), limit, since=since)
             except TimeoutError:
-                raise TimeoutError("it found no room in time: too much waits to be written") from None
+                raise TimeoutError(NO_ROOM) from None
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,11 @@ class Engine(ConnectionBase):
 
     @abstractmethod
     def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
-        """Park until ``ticket`` has its answer. TimeoutError ``timeout`` seconds after ``since`` (None: now)."""
+        """Park until ``ticket`` has its answer.
+
+        Raises:
+            TimeoutError: ``timeout`` seconds after ``since`` (None: now), and after what had come by then.
+        """
 
     @abstractmethod
     def _close(self) -> None:

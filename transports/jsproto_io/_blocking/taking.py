@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jsproto.errors import ConnectionClosedError
 from jsproto.ticket import Ticket
+from jsproto_io._state.last_look import nothing_came
 from jsproto_io._state.subscribing import ServedBase
 
 if TYPE_CHECKING:
@@ -33,14 +34,17 @@ class Takes(Generic[M]):
     def _next(self, limit: float | None) -> M:
         """Wait up to ``limit`` seconds for the next message, and take it."""
         connection = self._connection
-        began = None if limit is None else connection._now()
+        began, waited = 0.0 if limit is None else connection._now(), False
         while True:
             try:
                 return self._taken.popleft()
             except IndexError:
                 readable = connection._call(self._take_ready)
             if readable is not None:
+                if waited and limit is not None and connection._now() >= began + limit:
+                    raise nothing_came(limit)  # others took what came
                 connection._wait(readable, limit, since=began)
+                waited = True
 
 
 class Served(ServedBase):

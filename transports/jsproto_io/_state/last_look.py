@@ -7,8 +7,7 @@ Rules
 
 * A deadline that is due counts once one more look at the socket has found nothing.
 * It counts after ``MOST`` reads, or ``CATCH_UP`` seconds, in any case: a flood delays a deadline and does not stop it.
-* A wait with a limit of its own goes on until a look after it has found nothing, for ``CATCH_UP`` seconds at most. Two
-  looks are enough where another thread or task looks: one of them may have begun before the limit.
+* A wait with a limit of its own ends by a like rule (``LateWait``). A call that waits several times has one of these.
 
 Not here: how a driver looks.
 """
@@ -17,9 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from jsproto.errors import TimeoutError
+
 MOST: Final = 32  # reads: 8 MiB on asyncio, where one is the smallest. A socket holds less
 CATCH_UP: Final = 0.2  # seconds
 LOOK: Final = 0.001  # seconds that a loop waits for what it may find
+
+
+def nothing_came(limit: float | None) -> TimeoutError:
+    """What a wait of ``limit`` seconds ends with."""
+    return TimeoutError(f"nothing came within {limit:g} s")
 
 
 class LastLook:
@@ -44,7 +50,7 @@ class LastLook:
         if deadline is None or deadline > now:  # what has come has moved it
             self.begun = False
         elif not self.begun or deadline != self._deadline:
-            if not self.begun or now >= self._until:
+            if not self.begun or deadline >= self._until:  # else a flood of deadlines would delay all of them
                 self._until = now + CATCH_UP
             self.begun, self._deadline = True, deadline
             self._first = self._seen = self.received
@@ -53,3 +59,28 @@ class LastLook:
         else:
             self._seen = self.received
         return not self.begun
+
+
+class LateWait:
+    """The last looks of a wait whose limit has passed.
+
+    It is over once ``enough`` looks in a row have found nothing. Two are enough where another thread or task looks, as
+    one of them may have begun before the limit. It is over after ``CATCH_UP`` seconds in any case, once it was asked
+    ``MOST`` times: a program that stands still again does not ask.
+
+    Args:
+        received: how often the driver has received bytes.
+        looks: how often it has looked.
+        now: the time, in seconds.
+    """
+
+    def __init__(self, received: int, looks: int, now: float) -> None:
+        self._received, self._looks = received, looks
+        self._until, self._asked = now + CATCH_UP, 0
+
+    def is_over(self, received: int, looks: int, now: float, enough: int = 2) -> bool:
+        """Whether the wait ends with TimeoutError. The first arguments are those of the constructor, by now."""
+        self._asked += 1
+        if received != self._received:
+            self._received, self._looks = received, looks
+        return looks >= self._looks + enough or (now >= self._until and self._asked >= MOST)

@@ -38,7 +38,7 @@ class ThreadEngine(facade.Connection):
         self._poller = dialer.poller()
         self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
         self._last_look = LastLook()
-        self._turns = 0  # of the leader
+        self._turns = 0  # that leaders have taken
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
 
