@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsproto_io._state.last_look import CATCH_UP, MOST, LastLook, LateWait
+from jsproto_io._state.last_look import CATCH_UP, MOST, LastLook, Limit
 
 
 def test_a_deadline_counts_once_a_look_has_found_nothing() -> None:
@@ -71,38 +71,43 @@ def test_deadlines_that_were_due_share_the_time() -> None:
     assert look.is_over(2.0, now)
 
 
-def test_a_late_wait_is_over_after_two_looks_that_found_nothing() -> None:
-    late = LateWait(received=7, looks=3, now=0.0)
-    assert not late.is_over(7, 3, 0.0)
-    assert not late.is_over(7, 4, 0.0)
-    assert not late.is_over(8, 5, 0.0)  # a look has found something
-    assert not late.is_over(8, 6, 0.0)
-    assert late.is_over(8, 7, 0.0)
+def test_a_limit_is_over_after_two_looks_that_found_nothing() -> None:
+    limit = Limit(seconds=1.0, now=0.0)
+    assert limit.until == 1.0
+    assert not limit.is_over(7, 3, 1.0)
+    assert not limit.is_over(7, 4, 1.0)
+    assert not limit.is_over(8, 5, 1.0)  # a look has found something
+    assert not limit.is_over(8, 6, 1.0)
+    assert limit.is_over(8, 7, 1.0)
 
 
-def test_a_late_wait_that_looks_itself_is_over_after_one_look() -> None:
-    late = LateWait(received=7, looks=3, now=0.0)
-    assert not late.is_over(7, 3, 0.0, enough=1)
-    assert late.is_over(7, 4, 0.0, enough=1)
+def test_who_looks_itself_looks_once() -> None:
+    limit = Limit(seconds=1.0, now=0.0)
+    assert not limit.is_over(7, 3, 1.0, enough=1)
+    assert limit.is_over(7, 4, 1.0, enough=1)
 
 
-def test_a_late_wait_without_looks_has_an_end() -> None:
-    late, asked, now = LateWait(received=0, looks=0, now=0.0), 1, 0.0
-    while not late.is_over(0, 0, now):
-        asked += 1
-        now += CATCH_UP / 10
-    assert asked == MOST
-    assert now > CATCH_UP
+def test_a_limit_of_nothing_ends_without_a_look() -> None:
+    assert Limit(seconds=0, now=5.0).is_over(7, 3, 5.0)
 
 
-def test_a_late_wait_that_stands_still_once_more_still_looks() -> None:
-    late = LateWait(received=0, looks=0, now=0.0)
-    assert not late.is_over(0, 0, 100 * CATCH_UP)
+def test_a_limit_without_looks_has_an_end() -> None:
+    limit = Limit(seconds=1.0, now=0.0)
+    assert not limit.is_over(0, 0, 1.0)
+    assert not limit.is_over(0, 0, 1.0 + 0.9 * CATCH_UP)
+    assert limit.is_over(0, 0, 1.0 + CATCH_UP)
 
 
-def test_a_trickle_delays_a_late_wait_for_a_moment() -> None:
-    late, received, now = LateWait(received=0, looks=0, now=0.0), 0, 0.0
-    while not late.is_over(received, received, now):
+def test_a_program_may_stand_still_during_its_last_look() -> None:
+    limit = Limit(seconds=1.0, now=0.0)
+    assert not limit.is_over(0, 0, 1.0)
+    assert not limit.is_over(0, 0, 9.0)
+    assert limit.is_over(0, 0, 9.0)
+
+
+def test_a_trickle_delays_the_end_of_a_call_for_a_moment() -> None:
+    limit, received, now = Limit(seconds=1.0, now=0.0), 0, 1.0
+    while not limit.is_over(received, received, now):
         received += 1
         now += 0.01
-    assert CATCH_UP <= now < CATCH_UP + 0.15
+    assert 1.0 + CATCH_UP <= now < 1.02 + CATCH_UP

@@ -13,14 +13,18 @@ from typing import Any
 
 import anyio
 import pytest
+import trio
 
 import jsproto_io.sync
-from jsproto.errors import OutboundBufferLimitError, TimeoutError
+import jsproto_io.trio
+from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
+from jsproto_io._aio.trio_link import TcpLink
 from tests.drivers import standing_still
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 
 THREADED = ("sync", "sync-no-reader")
+READS, BIG = 6, 100_000  # messages, and bytes of each: more than one read
 FLOOD, SIZE = 3, 16_384  # messages, and bytes of each: a socket holds that much, before its window has grown
 
 
@@ -98,43 +102,89 @@ async def test_what_came_before_the_wait_is_in_time(
 
 @pytest.mark.anyio
 async def test_a_limit_ends_though_others_take_all_that_comes(
-    server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Any, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    until = time.monotonic() + PATIENCE
+    name, until = f"STILL-{driver}-stolen", time.monotonic() + PATIENCE
+    with jsproto_io.sync.connect(server.url) as other:
+        async with connect(server.url) as nc:
+            sub, others = await nc.subscribe(f"{name}.none"), await nc.subscribe(f"{name}.others")
+            await nc.flush()
 
-    def stolen(now: float) -> Ticket[None]:
-        assert time.monotonic() < until
-        ticket = Ticket[None]()
-        ticket.succeed(None)
-        return ticket
+            def stolen(now: float) -> Ticket[None]:  # it waits for what the other subscription has by then
+                assert time.monotonic() < until
+                readable: Ticket[None] | None = None
+                while readable is None:
+                    inner(others)._taken.clear()
+                    readable = inner(others)._take_ready(now)
+                other.publish(f"{name}.others")
+                other.flush()
+                return readable
 
-    async with connect(server.url) as nc:
-        sub = await nc.subscribe("STILL.stolen")
-        monkeypatch.setattr(inner(sub), "_take_ready", stolen)
-        with pytest.raises(TimeoutError, match=r"nothing came within 0\.05 s"):
-            await sub.next_msg(timeout=0.05)
+            monkeypatch.setattr(inner(sub), "_take_ready", stolen)
+            with pytest.raises(TimeoutError, match=r"nothing came within 0\.05 s"):
+                await sub.next_msg(timeout=0.05)
 
 
 @pytest.mark.anyio
-async def test_a_limit_ends_though_others_take_all_room(
-    server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
+async def test_two_who_wait_have_what_came_meanwhile(
+    server: Any, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    until = time.monotonic() + PATIENCE
+    """More waits in the socket than one read takes. The first message ends both waits."""
+    name = f"STILL-{driver}-two"
+    with jsproto_io.sync.connect(server.url) as other:
+        async with connect(server.url) as nc:
+            sub, _flood = await nc.subscribe(f"{name}.sub"), await nc.subscribe(f"{name}.flood")
+            await nc.flush()
+            got: list[bytes] = []
+            asked: list[float] = []
+            take_ready = inner(sub)._take_ready
 
-    def full(*_: object) -> None:
-        assert time.monotonic() < until
+            def stand_still(now: float) -> Ticket[None] | None:
+                asked.append(now)
+                readable: Ticket[None] | None = take_ready(now)
+                if len(asked) == 2:  # both have begun
+                    other.publish(f"{name}.sub", b"first")
+                    for _ in range(READS):
+                        other.publish(f"{name}.flood", bytes(BIG))
+                    other.publish(f"{name}.sub", b"second")
+                    other.flush()
+                    time.sleep(LIMIT)  # what is measured
+                return readable
 
-    def refuse(now: float) -> None:
-        full()
-        raise OutboundBufferLimitError(pending=1, limit=0)
+            async def take() -> None:
+                got.append((await sub.next_msg(timeout=LIMIT)).data)
 
-    async with connect(server.url) as nc:
-        js = nc.jetstream()
-        monkeypatch.setattr(inner(js)._pipelined, "_publish_at_once", full)
-        with pytest.raises(TimeoutError, match=r"nothing came within 0\.05 s"):
-            await js.publish_async("STILL.full", wait_stall=0.05)
-        with pytest.raises(TimeoutError, match="no room in time"):
-            await nc._call_with_room(refuse, limit=0.05)
+            monkeypatch.setattr(inner(sub), "_take_ready", stand_still)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take)
+                tasks.start_soon(take)
+            assert sorted(got) == [b"first", b"second"]
+
+
+def test_a_look_that_begins_too_late_is_a_look(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """trio. The system has found nothing, and takes the processor away when the driver looks again."""
+    real, deaf = TcpLink.receive, False
+
+    async def receive(link: TcpLink) -> bytes:
+        nonlocal deaf
+        if deaf:
+            deaf = False
+            await trio.sleep_forever()
+        return await real(link)
+
+    async def use() -> None:
+        nonlocal deaf
+        async with jsproto_io.trio.connect(server.url) as nc:
+            deaf = True
+            await nc.flush()
+            assert (await nc.request("STILL.ask", timeout=LIMIT)).data == b"answered"
+
+    monkeypatch.setattr(TcpLink, "receive", receive)
+    monkeypatch.setattr(jsproto_io.trio, "LOOK", -1.0)
+    with jsproto_io.sync.connect(server.url) as other:
+        other.subscribe("STILL.ask", cb=lambda message: message.respond(b"answered"))
+        other.flush()
+        trio.run(use)
 
 
 def inner(wrapped: Any) -> Any:

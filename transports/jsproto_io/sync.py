@@ -56,7 +56,7 @@ from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
-from jsproto_io._state.last_look import LOOK, LateWait, nothing_came
+from jsproto_io._state.last_look import LOOK, Limit
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
@@ -132,45 +132,43 @@ class Connection(ThreadEngine):
         self._poller.disown()
         super()._disown(error)
 
-    def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
-        """Wait as the leader, or as a follower on an event while another thread leads. The limits: see ``Engine``.
+    def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, limit: Limit | None = None) -> T:
+        """As in ``Engine``: as the leader, or as a follower on an event while another thread leads.
 
-        After the limit, a follower wakes the leader up, for it to look.
+        When the limit has passed, a follower wakes the leader up, for it to look.
         """
-        until = inf if timeout is None else timeout + (self._now() if since is None else since)
-        late: LateWait | None = None
-        waited = False
+        if limit is None and timeout is not None:
+            limit = Limit(timeout, self._now())
+        until = inf if limit is None else limit.until
+        waited = late = False
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
             try:
                 while True:
                     event: threading.Event | None = None
-                    due = until
                     with self._lock:
                         if ticket.done:
                             return ticket.result()
                         if self._ended.done:
                             self._refuse()
                         linked = self._poller.has_link(self._session)
-                        if waited and (now := self._now()) >= until:
-                            received, looks = self._last_look.received, self._turns
-                            late = late or LateWait(received, looks, now)
+                        if waited and limit is not None and (now := self._now()) >= until:
                             enough = 1 if leadership.leader == me else 2
-                            if not (timeout and linked) or late.is_over(received, looks, now, enough):
-                                raise nothing_came(timeout)
-                            until = now + LOOK
-                        waited = True
+                            if not linked or limit.is_over(self._last_look.received, self._turns, now, enough):
+                                raise limit.error()
+                            until, late = now + LOOK, True
+                        waited, due = True, until
                         if not leadership.try_lead(me, linked=linked):
                             event = leadership.park(me, ticket)
                             if not linked and (deadline := self._session.deadline()) is not None:
                                 due = min(until, deadline)
                     if event is not None:
                         deferred.end()  # only the leader sleeps in the poller
-                        if late is not None:
+                        if late:
                             self._poller.wakeup()
                         if not event.wait(clamp_sleep(due - self._now())) and due < until:
-                            self._call(self._session.handle_timeout)  # the leader may be looking up a name
+                            self._call(self._time_out_unlinked)  # the leader may be looking up a name
                     else:
                         deferred.begin()
                         self._lead(until)
@@ -178,6 +176,11 @@ class Connection(ThreadEngine):
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)
+
+    def _time_out_unlinked(self, now: float) -> None:
+        """``handle_timeout`` without a link. With one, the leader looks first."""
+        if not self._poller.has_link(self._session):
+            self._session.handle_timeout(now)
 
     def _leave(self, me: int) -> None:
         """The end of a wait, or of the reader thread."""

@@ -297,7 +297,9 @@ class Connection(facade.Connection):
         why: str | None = None
         while why is None:
             deadline = self._now() + LOOK if self._last_look.begun else session.deadline()
-            with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
+            with trio.CancelScope() as self._sleep_scope:
+                if deadline is not None:
+                    self._sleep_scope.deadline = deadline  # set here, one that has passed ends no wait before a look
                 try:
                     while data := await link.receive():
                         self._last_look.received += 1

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar, cast
 from jsproto.client.connection.session import Session
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import EventCallback, log_crash, warn_unclosed
-from jsproto_io._state.last_look import LOOK, LastLook, LateWait, nothing_came
+from jsproto_io._state.last_look import LOOK, LastLook, Limit
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
@@ -125,11 +125,15 @@ class Engine(ConnectionBase):
                 raise
         self._dispatcher.dispatch()
 
-    async def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
+    async def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, limit: Limit | None = None) -> T:
         """Park until ``ticket`` has its answer.
 
+        Args:
+            timeout: in seconds, from now on. None: that of ``limit``. 0: only what is here by now.
+            limit: that of the whole call, which may wait several times. None: there is none.
+
         Raises:
-            TimeoutError: ``timeout`` seconds after ``since`` (None: now), and after what had come by then.
+            TimeoutError: the limit has passed, and what had come by then is not the answer.
         """
         if not ticket.done:
             event = cast("AsyncEvent | None", ticket.event)
@@ -137,28 +141,26 @@ class Engine(ConnectionBase):
                 ticket.event = event = self._new_event()
             self._parked[event] += 1
             try:
-                left = timeout if timeout is None or since is None else max(since + timeout - self._now(), 0)
+                left = timeout if limit is None else max(limit.until - self._now(), 0)
                 in_time = await self._sleep(event, left)
-                if not in_time and timeout:
-                    in_time = await self._catch_up(event)
+                if not in_time:
+                    limit = limit or Limit(timeout or 0, self._now())
+                    in_time = await self._catch_up(event, limit)
             finally:
                 self._parked[event] -= 1
                 if not self._parked[event]:
                     del self._parked[event]
             if not ticket.done:
-                if in_time:
+                if limit is None or in_time:
                     self._refuse()
-                raise nothing_came(timeout)
+                raise limit.error()
         return ticket.result()
 
-    async def _catch_up(self, event: AsyncEvent) -> bool:
+    async def _catch_up(self, event: AsyncEvent, limit: Limit) -> bool:
         """Whether what had come by the end of a wait ends it."""
-        look, looks = self._last_look, 0
-        late = LateWait(look.received, looks, self._now())
-        while not late.is_over(look.received, looks, self._now()):
+        while not limit.is_over(self._last_look.received, limit.asked, self._now()):
             if await self._sleep(event, LOOK):
                 return True
-            looks += 1
         return False
 
     def _crash(self, bug: Exception) -> None:

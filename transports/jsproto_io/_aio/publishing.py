@@ -22,7 +22,7 @@ from jsproto_io._aio.extras import Messages
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
 from jsproto_io._state.keywords import PublishKeywords, merged_headers
-from jsproto_io._state.last_look import nothing_came
+from jsproto_io._state.last_look import Limit
 from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
 if TYPE_CHECKING:
@@ -193,15 +193,13 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         self, subject: str, payload: bytes, headers: HeadersLike | None, wait_stall: Timeout | None
     ) -> PendingAck:
         """Publish as soon as there is room. TimeoutError when there is none within ``wait_stall``."""
-        limit = seconds(wait_stall, "wait_stall")
-        began = self._connection._now()
-        while True:
-            await self._make_room(limit, began)
+        timeout = seconds(wait_stall, "wait_stall")
+        limit = None if timeout is None else Limit(timeout, self._connection._now())
+        pending: PendingAck | None = None
+        while pending is None:
+            await self._make_room(limit)
             pending = self._publish_at_once(subject, payload, headers)
-            if pending is not None:
-                return pending
-            if limit is not None and self._connection._now() >= began + limit:
-                raise nothing_came(limit)  # others took the room
+        return pending
 
     async def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.
@@ -224,12 +222,12 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     async def _wait_for_all(self, limit: float | None) -> None:
         await self._connection._wait(self._connection._call(lambda now: self._core.answered()), limit)
 
-    async def _make_room(self, limit: float | None = None, since: float | None = None) -> None:
-        """Wait for the connection, then for the window. TimeoutError ``limit`` seconds after the time ``since``."""
+    async def _make_room(self, limit: Limit | None = None) -> None:
+        """Wait for the connection, then for the window."""
         connection = self._connection
         ticket = connection._call(self._room_ticket, coalesce=True)
         if ticket is not None:
-            await connection._wait(ticket, limit, since=since)
+            await connection._wait(ticket, limit=limit)
 
 
 class BatchAdvisories(BatchAdvisoriesBase, Iterates[BatchAbandoned], Managed):

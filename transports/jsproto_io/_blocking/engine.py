@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from jsproto.ticket import Ticket
+from jsproto_io._state.last_look import Limit
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
@@ -19,11 +20,15 @@ class Engine(ConnectionBase):
     """The half of a connection below its verbs."""
 
     @abstractmethod
-    def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, since: float | None = None) -> T:
+    def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, limit: Limit | None = None) -> T:
         """Park until ``ticket`` has its answer.
 
+        Args:
+            timeout: in seconds, from now on. None: that of ``limit``. 0: only what is here by now.
+            limit: that of the whole call, which may wait several times. None: there is none.
+
         Raises:
-            TimeoutError: ``timeout`` seconds after ``since`` (None: now), and after what had come by then.
+            TimeoutError: the limit has passed, and what had come by then is not the answer.
         """
 
     @abstractmethod

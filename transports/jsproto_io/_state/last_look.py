@@ -7,7 +7,7 @@ Rules
 
 * A deadline that is due counts once one more look at the socket has found nothing.
 * It counts after ``MOST`` reads, or ``CATCH_UP`` seconds, in any case: a flood delays a deadline and does not stop it.
-* A wait with a limit of its own ends by a like rule (``LateWait``). A call that waits several times has one of these.
+* A call that has a limit of its own ends by a rule like that (``Limit``).
 
 Not here: how a driver looks.
 """
@@ -21,11 +21,6 @@ from jsproto.errors import TimeoutError
 MOST: Final = 32  # reads: 8 MiB on asyncio, where one is the smallest. A socket holds less
 CATCH_UP: Final = 0.2  # seconds
 LOOK: Final = 0.001  # seconds that a loop waits for what it may find
-
-
-def nothing_came(limit: float | None) -> TimeoutError:
-    """What a wait of ``limit`` seconds ends with."""
-    return TimeoutError(f"nothing came within {limit:g} s")
 
 
 class LastLook:
@@ -61,26 +56,42 @@ class LastLook:
         return not self.begun
 
 
-class LateWait:
-    """The last looks of a wait whose limit has passed.
+class Limit:
+    """How long one call may wait, in all its waits together.
 
-    It is over once ``enough`` looks in a row have found nothing. Two are enough where another thread or task looks, as
-    one of them may have begun before the limit. It is over after ``CATCH_UP`` seconds in any case, once it was asked
-    ``MOST`` times: a program that stands still again does not ask.
+    When it has passed, what had come by then still counts. The call ends once ``enough`` looks in a row have found
+    nothing. Where another one looks, two are enough: the first may have begun before. ``CATCH_UP`` seconds end the call
+    too, from the third question on, since a program may stand still once more.
 
     Args:
-        received: how often the driver has received bytes.
-        looks: how often it has looked.
-        now: the time, in seconds.
+        seconds: of the limit. 0: the call ends without a look.
+        now: when the call begins.
+
+    Attributes:
+        until: when the limit has passed.
+        asked: how often ``is_over`` was asked.
     """
 
-    def __init__(self, received: int, looks: int, now: float) -> None:
-        self._received, self._looks = received, looks
-        self._until, self._asked = now + CATCH_UP, 0
+    __slots__ = ("_give_up", "_looks", "_received", "asked", "seconds", "until")
+
+    def __init__(self, seconds: float, now: float) -> None:
+        self.seconds, self.until = seconds, now + seconds
+        self.asked = self._received = self._looks = 0
+        self._give_up = 0.0
 
     def is_over(self, received: int, looks: int, now: float, enough: int = 2) -> bool:
-        """Whether the wait ends with TimeoutError. The first arguments are those of the constructor, by now."""
-        self._asked += 1
-        if received != self._received:
+        """Whether the call ends, now that the limit has passed.
+
+        ``received``: how often the driver has received bytes. ``looks``: how often it has looked at the socket.
+        """
+        if not self.asked:
+            self._give_up = now + CATCH_UP
+        if not self.asked or received != self._received:
             self._received, self._looks = received, looks
-        return looks >= self._looks + enough or (now >= self._until and self._asked >= MOST)
+        self.asked += 1
+        gives_up = now >= self._give_up and self.asked > 2
+        return not self.seconds or looks >= self._looks + enough or gives_up
+
+    def error(self) -> TimeoutError:
+        """What the call ends with."""
+        return TimeoutError(f"nothing came within {self.seconds:g} s")

@@ -98,6 +98,7 @@ class ThreadEngine(facade.Connection):
                     self._last_look.received += 1
                     session.receive_data(data, now)
                 elif data is not None and link is not None:
+                    self._last_look.begun = False
                     session.receive_eof(now, link.why)
                     if session.closed:
                         self._leadership.end()
