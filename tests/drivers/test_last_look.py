@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
+
+from jsproto.errors import TimeoutError
 from jsproto_io._state.last_look import CATCH_UP, MOST, LastLook, Limit
 
 
@@ -105,9 +110,22 @@ def test_a_program_may_stand_still_during_its_last_look() -> None:
     assert limit.is_over(0, 0, 9.0)
 
 
-def test_a_trickle_delays_the_end_of_a_call_for_a_moment() -> None:
+def test_a_trickle_delays_the_end_of_a_wait_for_a_moment() -> None:
     limit, received, now = Limit(seconds=1.0, now=0.0), 0, 1.0
     while not limit.is_over(received, received, now):
         received += 1
         now += 0.01
     assert 1.0 + CATCH_UP <= now < 1.02 + CATCH_UP
+
+
+@pytest.mark.parametrize(("late", "longer"), [(0.0001, 0.001), (0.01, 0.1), (3.0, CATCH_UP)])
+def test_a_call_waits_again_for_ten_times_as_long_as_it_was_late(late: float, longer: float) -> None:
+    limit = Limit(seconds=1.0, now=0.0)
+    for now in (0.0, 0.5, 1.0 + late, 1.0 + late + 0.9 * longer):
+        limit.begin_wait(partial(float, now))
+    with pytest.raises(TimeoutError, match="nothing came within 1 s"):
+        limit.begin_wait(lambda: 1.0 + late + 1.1 * longer)
+
+
+def test_the_first_wait_of_a_call_is_never_too_late() -> None:
+    Limit(seconds=1.0, now=0.0).begin_wait(lambda: 99.0)

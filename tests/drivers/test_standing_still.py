@@ -21,7 +21,7 @@ from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._aio.trio_link import TcpLink
 from tests.drivers import standing_still
-from tests.drivers.conftest import LIMIT, PATIENCE, Connect
+from tests.drivers.conftest import LIMIT, PATIENCE, Connect, limited
 
 THREADED = ("sync", "sync-no-reader")
 READS, BIG = 6, 100_000  # messages, and bytes of each: more than one read
@@ -174,7 +174,7 @@ def test_a_look_that_begins_too_late_is_a_look(server: Any, monkeypatch: pytest.
 
     async def use() -> None:
         nonlocal deaf
-        async with jsproto_io.trio.connect(server.url) as nc:
+        async with limited("trio")(server.url) as nc:
             deaf = True
             await nc.flush()
             assert (await nc.request("STILL.ask", timeout=LIMIT)).data == b"answered"

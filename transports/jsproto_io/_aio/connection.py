@@ -98,6 +98,8 @@ class Connection(Engine):
         """Back-pressure: wait while too many bytes are queued."""
         if self._session.congested:
             try:
+                if limit is not None:
+                    limit.begin_wait(self._now)
                 await self._wait(self._call(lambda now: self._session.sendable()), limit=limit)
             except TimeoutError:
                 raise TimeoutError("it found no room in time: too much waits to be written") from None

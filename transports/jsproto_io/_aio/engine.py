@@ -158,9 +158,10 @@ class Engine(ConnectionBase):
 
     async def _catch_up(self, event: AsyncEvent, limit: Limit) -> bool:
         """Whether what had come by the end of a wait ends it."""
-        while not limit.is_over(self._last_look.received, limit.asked, self._now()):
+        while not limit.is_over(self._last_look.received, limit.looks, self._now()):
             if await self._sleep(event, LOOK):
                 return True
+            limit.looks += 1
         return False
 
     def _crash(self, bug: Exception) -> None:

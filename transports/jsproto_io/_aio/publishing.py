@@ -227,6 +227,8 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         connection = self._connection
         ticket = connection._call(self._room_ticket, coalesce=True)
         if ticket is not None:
+            if limit is not None:
+                limit.begin_wait(connection._now)
             await connection._wait(ticket, limit=limit)
 
 

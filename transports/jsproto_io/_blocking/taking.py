@@ -41,6 +41,8 @@ class Takes(Generic[M]):
             except IndexError:
                 readable = connection._call(self._take_ready)
             if readable is not None:
+                if limit is not None and readable.error is None:
+                    limit.begin_wait(connection._now)
                 connection._wait(readable, limit=limit)
 
 

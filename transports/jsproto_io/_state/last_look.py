@@ -14,6 +14,8 @@ Not here: how a driver looks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from jsproto.errors import TimeoutError
@@ -59,9 +61,11 @@ class LastLook:
 class Limit:
     """How long one call may wait, in all its waits together.
 
-    When it has passed, what had come by then still counts. The call ends once ``enough`` looks in a row have found
-    nothing. Where another one looks, two are enough: the first may have begun before. ``CATCH_UP`` seconds end the call
-    too, from the third question on, since a program may stand still once more.
+    When it has passed, what had come by then still counts. A wait ends once ``enough`` looks in a row have found
+    nothing. Where another one looks, two are enough: the first may have begun before. ``CATCH_UP`` seconds end it too,
+    from the third question on, since a program may stand still once more.
+
+    Others may take what ends a wait. Then the call waits again, for ten times as long as the program was late.
 
     Args:
         seconds: of the limit. 0: the call ends without a look.
@@ -69,29 +73,47 @@ class Limit:
 
     Attributes:
         until: when the limit has passed.
-        asked: how often ``is_over`` was asked.
+        looks: how often a loop has looked for this call.
     """
 
-    __slots__ = ("_give_up", "_looks", "_received", "asked", "seconds", "until")
+    __slots__ = ("_asked", "_give_up", "_looks", "_no_more", "_received", "_waited", "looks", "seconds", "until")
 
     def __init__(self, seconds: float, now: float) -> None:
         self.seconds, self.until = seconds, now + seconds
-        self.asked = self._received = self._looks = 0
-        self._give_up = 0.0
+        self._waited = False
+        self.looks = self._looks = self._asked = 0
+        self._received = -1
+        self._give_up = self._no_more = inf
 
     def is_over(self, received: int, looks: int, now: float, enough: int = 2) -> bool:
-        """Whether the call ends, now that the limit has passed.
+        """Whether a wait ends, now that the limit has passed.
 
         ``received``: how often the driver has received bytes. ``looks``: how often it has looked at the socket.
         """
-        if not self.asked:
-            self._give_up = now + CATCH_UP
-        if not self.asked or received != self._received:
+        self._begin(now)
+        self._asked += 1
+        if received != self._received:
             self._received, self._looks = received, looks
-        self.asked += 1
-        gives_up = now >= self._give_up and self.asked > 2
+        gives_up = now >= self._give_up and self._asked > 2
         return not self.seconds or looks >= self._looks + enough or gives_up
+
+    def begin_wait(self, clock: Callable[[], float]) -> None:
+        """The call is to wait.
+
+        Raises:
+            TimeoutError: it has waited before, and it is too late to do so again.
+        """
+        if self._waited and (now := clock()) >= self.until:
+            self._begin(now)
+            if now >= self._no_more:
+                raise self.error()
+        self._waited = True
 
     def error(self) -> TimeoutError:
         """What the call ends with."""
         return TimeoutError(f"nothing came within {self.seconds:g} s")
+
+    def _begin(self, now: float) -> None:
+        if self._give_up == inf:
+            self._give_up = now + CATCH_UP
+            self._no_more = now + min(CATCH_UP, 10 * (now - self.until))
