@@ -57,7 +57,8 @@ async def test_a_work_queue_moves_by_a_durable_source(server: Any, connect: Conn
             paused = await js.pause_consumer(name, "D", IN_2099)
             assert paused.paused
             await fill(js, name, 2, first=5)
-            info = await js.consumer_info(name, "D")
+            while (info := await js.consumer_info(name, "D")).num_pending < 2:  # FACTS.md F5.40
+                pass
             assert (info.num_pending, info.paused) == (2, True)
             assert 2 <= info.num_pending + info.num_ack_pending <= 7  # the first ones may still be acknowledged
             (found,) = (await js.stream_info(copy)).sources
