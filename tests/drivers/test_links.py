@@ -21,7 +21,7 @@ from jsproto.errors import (
 from jsproto.events import Connected, Disconnected, Event, LameDuckMode
 from jsproto_io.nats_server import NatsServer
 from tests import servers
-from tests.drivers.conftest import DRIVERS, PATIENCE, Connect
+from tests.drivers.conftest import DRIVERS, LIMIT, PATIENCE, Connect
 from tests.drivers.test_facade import make_stream
 from tests.drivers.test_reconnect import run, until
 
@@ -79,7 +79,7 @@ async def test_connect_waits_no_longer_than_it_may(closed_port: int, connect: Co
     url = f"nats://127.0.0.1:{closed_port}"
     with pytest.raises(NoServersError, match=r"Connection refused \(\d+ times\); .*first connection is over$"):
         async with connect(
-            url, retry_on_first_connect=True, max_reconnect_attempts=-1, first_connect_timeout=0.2,
+            url, retry_on_first_connect=True, max_reconnect_attempts=-1, first_connect_timeout=LIMIT,
             reconnect_time_wait=SOON,
         ):  # fmt: skip
             pass
