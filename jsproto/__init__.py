@@ -99,8 +99,8 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.counters import CounterEntry
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
-from jsproto.grammar.position import SessionToken
 from jsproto.grammar.publish_headers import publish_headers
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.sources import StreamSourceInfo
 from jsproto.grammar.sourcing import sourcing_consumer
 from jsproto.grammar.stored import StoredMsg

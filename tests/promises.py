@@ -64,7 +64,7 @@ DRIVERS_SHARING: Final = "drivers/test_sharing.py::test_"
 DRIVERS_SUBSCRIBING: Final = "drivers/test_subscribing.py::test_"
 DRIVERS_SYNC: Final = "drivers/test_sync.py::test_"
 DRIVERS_TLS: Final = "drivers/test_tls.py::test_"
-GRAMMAR_POSITION: Final = "grammar/test_position.py::test_"
+GRAMMAR_TOKEN: Final = "grammar/test_session_token.py::test_"
 INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_"
 INTEGRATION_AT_MOST_ONCE: Final = "integration/test_at_most_once.py::test_"
 INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
@@ -638,7 +638,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "another process goes on from there",
             PAIR_CONSISTENCY + "a_token_goes_to_another_client_of_a_mirror",
-            GRAMMAR_POSITION + "it_survives_its_bytes",
+            GRAMMAR_TOKEN + "it_survives_its_bytes",
         ),
         promise(
             "does not end before sequence 1",

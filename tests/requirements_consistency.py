@@ -17,7 +17,7 @@ README = "test_readme.py::test_"
 SESSIONS = "pair/test_consistency.py::test_"
 STALE = "integration/test_stale_reads.py::test_"
 STATEFUL = "stateful/test_consistency_stateful.py::"
-TOKEN = "grammar/test_position.py::test_"
+TOKEN = "grammar/test_session_token.py::test_"
 
 SHOWN: Final[dict[int, Requirement]] = {
     243: row(

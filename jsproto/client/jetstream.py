@@ -32,8 +32,8 @@ from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import check_unbatched
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.position import SessionToken
 from jsproto.grammar.publish_headers import PublishOptions, publish_headers
+from jsproto.grammar.session_token import SessionToken
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 

@@ -30,7 +30,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub

@@ -15,7 +15,7 @@ from jsproto.errors import (
     StaleReadError,
     UnsupportedByServerError,
 )
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 from jsproto.wire.frames import Pub
 from jsproto_io import DurabilityWarning
 from tests.client.lagging import Replicas

@@ -8,4 +8,5 @@ Where to look:
 * Snapshots: ``snapshot``, and ``subject_list`` for the subjects that a wildcard matches.
 * Read your writes: ``consistent_session`` (token and levels), ``consistency`` (proofs of freshness),
   ``consistent_batch`` (many messages).
+* Whether a position still means the same: ``proof``.
 """

@@ -23,7 +23,7 @@ One gap remains. During a change of leaders two servers may both take themselves
 last sequence, and the other may answer the read.
 
 Not here: the verbs and what the levels promise (``consistent_session``), many messages (``consistent_batch``), the
-pauses (``retry``), the token itself (``grammar.position``).
+pauses (``retry``), the token itself (``grammar.session_token``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from jsproto.events import UnexpectedMessage
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg, answerer, number, paging
 from jsproto.outbox import Conversation
 from jsproto.rules.consistent_read import CONSISTENT_READ, ReadPhase, ReadStep

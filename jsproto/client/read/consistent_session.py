@@ -35,7 +35,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.fields import checked_word
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import Instant

@@ -14,7 +14,7 @@ from jsproto.client.read.consistent_session import ConsistentSession as CoreCons
 from jsproto.client.read.consistent_session import SessionLevel
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.reading import BatchReader

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase

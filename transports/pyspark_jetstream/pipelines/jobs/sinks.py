@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.grammar.config import StreamInfo
-from jsproto.grammar.position import SessionToken
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.subjects import overlaps
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.options import MARKER, Delivery

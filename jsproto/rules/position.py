@@ -1,0 +1,180 @@
+"""Whether a position still means what it meant: what a stream's leader says about it, and what that proves.
+
+* A stream with another identity was deleted and made again.
+* A stream that ends before the position came back shorter: it was restored, or its server lost messages.
+* The message at the position with another time is another message: the stream came back shorter, and grew again.
+* The message at the position may be gone. If the stream begins after it, retention or a purge took it.
+  Otherwise it was deleted, overwritten or has expired by itself, and all later messages are there.
+* Where it is gone, the first message stored at its time or later decides: with a lower sequence, the stream came back
+  shorter. A clock that was set back by a change of leaders looks the same.
+* The state of a stream has the time of its last message, deleted or not (FACTS.md F6.20). So a position at the
+  end is proved without a further question.
+* One negative answer proves nothing: a leader that was replaced may tell its past. Two do, with ``ELECTION`` between.
+
+Not here: who asks, and what a reader does after a verdict. A leader that is cut off from its cluster tells its past
+until the network heals: nobody sees that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from jsproto._event import event
+from jsproto.enums import IdentityEnum
+from jsproto.grammar.config import StreamConfig, StreamInfo
+from jsproto.grammar.position import StreamPosition
+
+ELECTION: Final = 4.0
+"""Seconds: longer than a leader that was replaced goes on answering. A heartbeat of its successor comes within 1 s."""
+GONE_AT: Final = 0
+"""Stands for the time of a message that is not there. No message has it."""
+
+
+class Verdict(IdentityEnum):
+    """What a stream's answers say about a position."""
+
+    SAME = "the message at the position is there, or was the last one"
+    UNPROVEN = "nothing speaks against the position, and it has no witness"
+    GONE = "the message at the position is gone by itself, and what came after it follows"
+    DROPPED = "the stream begins later: retention or a purge took messages after the position"
+    ROLLED_BACK = "the stream came back shorter than it was, and other messages have its sequences"
+    RECREATED = "the stream was deleted and made again"
+    LOOK = "ask for the message at the position"
+    LOOK_BACK = "ask for the first message stored at the witness or later"
+    ASK_AGAIN = "ask once more, after ``ELECTION``: one answer is not enough to believe this"
+
+
+NEGATIVE: Final = frozenset({Verdict.ROLLED_BACK, Verdict.RECREATED})
+"""The verdicts after which a sequence stands for another message."""
+LOOKS: Final = frozenset({Verdict.LOOK, Verdict.LOOK_BACK})
+"""The verdicts that ask for one message more."""
+
+
+@event
+class StreamFacts:
+    """What a stream's leader says of the stream.
+
+    Attributes: ``identity``, ``first_seq``, ``last_seq``, ``last_time`` (of the last message, deleted or not; None:
+    there never was one), ``drops_front`` (whether a later beginning means that messages were lost).
+    """
+
+    identity: str | None
+    first_seq: int
+    last_seq: int
+    last_time: int | None
+    drops_front: bool = True
+
+    @classmethod
+    def of(cls, info: StreamInfo, identity: str | None = None) -> Self:
+        """The facts in the answer to STREAM.INFO. ``identity``: where it is not when the stream was ``created``."""
+        state, created = info.state, identity if identity is not None else identity_of(info)
+        return cls(created, state.first_seq, state.last_seq, state.last_ts, drops_front(info.config))
+
+    def position(self, stream: str) -> StreamPosition:
+        """The position at the end of the stream."""
+        return StreamPosition(stream, self.last_seq, self.identity, self.last_time)
+
+    def missing(self, position: StreamPosition) -> int:
+        """How many sequences after the position the stream no longer has, at its front."""
+        return max(self.first_seq - position.seq - 1, 0)
+
+
+def identity_of(info: StreamInfo) -> str | None:
+    """When a stream was created, as an identity. None: the server does not say."""
+    return None if info.created is None else str(info.created)
+
+
+def drops_front(config: StreamConfig) -> bool:
+    """Whether a later first sequence means that messages were lost.
+
+    It does not where each message goes by itself: by limits for each subject or a time to live alone. It does where age
+    or size drop the oldest, where consumers or acknowledgements do, and where only a purge can.
+    """
+    drops_old = config.discard != "new"
+    if config.retention != "limits" or _is_set(config.max_age):
+        return True
+    if drops_old and (_is_set(config.max_msgs) or _is_set(config.max_bytes)):
+        return True
+    return not (_is_set(config.max_msgs_per_subject) or config.allow_msg_ttl)
+
+
+def _is_set(limit: float | None) -> bool:
+    return limit is not None and limit > 0
+
+
+def judge(
+    position: StreamPosition, facts: StreamFacts, at: int | None = None, first_since: int | None = None
+) -> Verdict:
+    """What these answers say about the position. Never ``ASK_AGAIN``, which is for ``PositionCheck``.
+
+    ``at``: when the message at the position was stored, or ``GONE_AT``. None: nobody asked. ``first_since``: the
+    sequence of the first message stored at the witness or later, 0 where there is none. None: nobody asked.
+    """
+    if None not in (position.identity, facts.identity) and position.identity != facts.identity:
+        return Verdict.RECREATED
+    if facts.last_seq < position.seq:
+        return Verdict.ROLLED_BACK
+    if position.seq and position.witness is not None:
+        if position.seq == facts.last_seq and facts.last_time is not None:
+            at = facts.last_time
+        elif position.seq < facts.first_seq:
+            at, first_since = GONE_AT, 0
+        if at is None:
+            return Verdict.LOOK
+        if at != GONE_AT:
+            return Verdict.SAME if at == position.witness else Verdict.ROLLED_BACK
+        if first_since is None:
+            return Verdict.LOOK_BACK
+        if 0 < first_since < position.seq:
+            return Verdict.ROLLED_BACK
+    if facts.drops_front and facts.missing(position):
+        return Verdict.DROPPED
+    if position.seq and position.witness is None:
+        return Verdict.UNPROVEN
+    return Verdict.GONE if position.seq else Verdict.SAME
+
+
+class PositionCheck:
+    """The questions about one position, one after the other, until there is a verdict.
+
+    Begin with the stream's state. ``LOOK`` asks for the message at the position, ``LOOK_BACK`` for the first one since
+    the witness. ``ASK_AGAIN`` begins anew at ``again_at``.
+
+    Attributes: ``position``, ``facts`` (the last ones heard), ``again_at`` (when to begin anew, None: no doubt).
+    """
+
+    __slots__ = ("_at", "again_at", "facts", "position")
+
+    def __init__(self, position: StreamPosition) -> None:
+        self.position = position
+        self.facts: StreamFacts | None = None
+        self.again_at: float | None = None
+        self._at: int | None = None
+
+    def state(self, facts: StreamFacts, now: float) -> Verdict:
+        """The stream's leader has told its state."""
+        self.facts, self._at = facts, None
+        return self._settle(judge(self.position, facts), now)
+
+    def message(self, found: tuple[int, int] | None, now: float) -> Verdict:
+        """The leader has told a message that was asked for: its sequence and its time. None: there is none."""
+        assert self.facts is not None  # its state comes first
+        if self._at is None:
+            self._at = GONE_AT if found is None else found[1]
+            verdict = judge(self.position, self.facts, self._at)
+        else:
+            verdict = judge(self.position, self.facts, self._at, 0 if found is None else found[0])
+        return self._settle(verdict, now)
+
+    def unanswered(self) -> Verdict:
+        """The message may not be asked for, or nobody answers."""
+        return Verdict.UNPROVEN
+
+    def _settle(self, verdict: Verdict, now: float) -> Verdict:
+        if verdict not in NEGATIVE:
+            if verdict not in LOOKS:
+                self.again_at = None
+            return verdict
+        if self.again_at is None:
+            self.again_at = now + ELECTION
+        return verdict if now >= self.again_at else Verdict.ASK_AGAIN
