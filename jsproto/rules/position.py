@@ -20,9 +20,14 @@ from __future__ import annotations
 from typing import Final, Self
 
 from jsproto._event import event
+from jsproto.api_errors import NoMessageFoundError
 from jsproto.enums import IdentityEnum
+from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.api import decode_response
+from jsproto.grammar.bodies import dumps, text, uint64
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.position import StreamPosition
+from jsproto.grammar.times import format_timestamp, parse_timestamp
 
 ELECTION: Final = 4.0
 """Seconds: longer than a leader that was replaced goes on answering. A heartbeat of its successor comes within 1 s."""
@@ -155,6 +160,32 @@ class PositionCheck:
         """The stream's leader has told its state."""
         self.facts, self._at = facts, None
         return self._settle(judge(self.position, facts), now)
+
+    def question(self) -> bytes:
+        """The body of the request to STREAM.MSG.GET that ``LOOK`` or ``LOOK_BACK`` asks for."""
+        if self._at is None:
+            return dumps({"seq": self.position.seq})
+        return dumps({"start_time": format_timestamp(self.position.witness or 0), "next_by_subj": ">"})
+
+    def answer(self, payload: bytes, now: float) -> Verdict:
+        """STREAM.MSG.GET has answered ``question``.
+
+        Raises:
+            APIError: the leader refused it.
+            RemoteProtocolError: the answer is no message.
+        """
+        try:
+            body = decode_response(payload, about=f"stream {self.position.stream}")
+        except NoMessageFoundError:
+            return self.message(None, now)
+        message = body.get("message")
+        if not isinstance(message, dict):
+            raise RemoteProtocolError("a stored message is an object", payload)
+        try:
+            place = uint64(message, "seq"), parse_timestamp(text(message, "time"))
+        except ValueError as error:
+            raise RemoteProtocolError(f"the time of a stored message: {error}", payload) from None
+        return self.message(place, now)
 
     def message(self, found: tuple[int, int] | None, now: float) -> Verdict:
         """The leader has told a message that was asked for: its sequence and its time. None: there is none."""

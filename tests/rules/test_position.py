@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.config import StreamConfig, StreamInfo, StreamState
 from jsproto.grammar.position import StreamPosition
 from jsproto.rules.position import (
@@ -132,6 +133,35 @@ def test_a_doubt_lasts_while_a_look_is_open() -> None:
     assert check.message(None, 1.0) is Verdict.LOOK_BACK
     assert check.message((9, 3_000), 1.0) is Verdict.ASK_AGAIN
     assert check.again_at == ELECTION
+
+
+def test_the_questions_and_their_answers() -> None:
+    check = PositionCheck(POSITION)
+    check.state(FACTS, 0.0)
+    assert check.question() == b'{"seq":10}'
+    missing = b'{"error":{"code":404,"err_code":10037,"description":"no message found"}}'
+    assert check.answer(missing, 0.0) is Verdict.LOOK_BACK
+    assert check.question() == b'{"start_time":"1970-01-01T00:00:00.000001Z","next_by_subj":">"}'
+    assert check.answer(b'{"message":{"seq":12,"time":"1970-01-01T00:00:00.000002Z"}}', 0.0) is Verdict.GONE
+    check.state(FACTS, 0.0)
+    assert check.answer(b'{"message":{"seq":10,"time":"1970-01-01T00:00:00.000001Z"}}', 0.0) is Verdict.SAME
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b'{"error":{"code":503,"err_code":10008,"description":"not now"}}', APIError),
+        (b"{}", RemoteProtocolError),
+        (b'{"message":{"seq":-1,"time":"1970-01-01T00:00:00Z"}}', RemoteProtocolError),
+        (b'{"message":{"seq":1,"time":"yesterday"}}', RemoteProtocolError),
+        (b"nonsense", RemoteProtocolError),
+    ],
+)
+def test_answers_that_say_nothing(answer: bytes, error: type[Exception]) -> None:
+    check = PositionCheck(POSITION)
+    check.state(FACTS, 0.0)
+    with pytest.raises(error):
+        check.answer(answer, 0.0)
 
 
 def test_a_check_can_be_made_again() -> None:
