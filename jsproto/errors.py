@@ -595,6 +595,14 @@ class StreamRecreatedError(Error):
         self.stream = stream
 
 
+class StreamRolledBackError(Error):
+    """``stream`` came back shorter than it was, as from a backup or a crash: its sequences mean other messages now."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"stream {stream} came back shorter than it was, and gives its sequences to other messages")
+        self.stream = stream
+
+
 class SnapshotError(Error):
     """The state at sequence ``up_to_seq`` cannot be had: a part of it was overwritten, or no replica shows it."""
 
@@ -608,6 +616,20 @@ class SnapshotError(Error):
 
 class SubscribeError(Error):
     """A subscription cannot be as it was asked for, because of what there is already on the server (ADR-15)."""
+
+
+class RetentionError(SubscribeError):
+    """An ordered reading of ``stream`` would lose messages, because of its retention "interest".
+
+    The server deletes what it has sent to a consumer without acknowledgements, received or not (FACTS.md F5.41).
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            f"stream {stream} keeps only what consumers wait for (retention interest), so an ordered reading would lose"
+            " messages with its link: take js.source(), which hands them on in order, or subscribe with a durable"
+        )
+        self.stream = stream
 
 
 class NoMatchingStreamError(SubscribeError):

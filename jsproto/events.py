@@ -162,6 +162,30 @@ class StreamRecreated:
 
 
 @event
+class StreamRolledBack:
+    """A stream that is read in order came back shorter than it was: a restored volume, or a crash (FACTS.md F6.19).
+
+    ``last_seq``: the sequence up to which it was received. It gives some of these sequences to other messages. Reading
+    goes on with the first message that is newer than the last one received. What the stream has lost is gone.
+    """
+
+    stream: str
+    last_seq: int
+
+
+@event
+class MessagesMissed:
+    """Limits, or a purge, took messages from a stream that is read in order, before their turn came.
+
+    Messages ``first`` to ``last`` do not come, as far as there were any, and as far as the reading's filter takes them.
+    """
+
+    stream: str
+    first: int
+    last: int
+
+
+@event
 class SourceBusy:
     """A consumer delivers to another subscriber, so it cannot be sourced from here yet. Told once for each wait."""
 
@@ -263,6 +287,8 @@ Event: TypeAlias = (
     | CopyRestarted
     | OrderedConsumerRecreated
     | StreamRecreated
+    | StreamRolledBack
+    | MessagesMissed
     | SourceBusy
     | SourceReset
     | SourceSkipped

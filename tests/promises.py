@@ -220,12 +220,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SERVER_DELIVER + "backoff_and_the_last_delivery",
         ),
         promise(
-            "every message once and in order",
+            "every message once and in order, as long as the stream holds it. What limits took is told",
             "stateful/test_consuming_stateful.py::TestOrderedFaults",
             "stateful/test_ordered_stateful.py::TestOrderedReading",
             PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_each_message_once_and_in_order",
             INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_tells_what_was_dropped_before_its_turn",
         ),
         promise(
             "every message at most once, in order, until a server is killed",

@@ -17,6 +17,7 @@ CLIENT_JSMSG: Final = "client/test_message.py::test_"
 CLIENT_KEEPALIVE: Final = "client/test_keepalive.py::test_"
 CLIENT_MEMORY: Final = "client/test_memory.py::test_"
 CLIENT_ORDERED: Final = "client/test_ordered.py::test_"
+ORDERED_POSITION: Final = "client/test_ordered_position.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PULL: Final = "client/test_pull.py::test_"
@@ -169,20 +170,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SERVER_DELIVER + "backoff_and_the_last_delivery",
         ),
         promise(
-            "every message once and in order",
+            "every message once and in order, as long as the stream holds it until its turn",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_tells_what_was_dropped_before_its_turn",
             "stateful/test_consuming_stateful.py::TestOrderedFaults",
             "stateful/test_ordered_stateful.py::TestOrderedReading",
             PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_each_message_once_and_in_order",
             INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
-        ),
-        promise(
-            "After a gap, silence, a new leader or a lost link another consumer goes on after the last message, "
-            "as often as it takes (event `OrderedConsumerRecreated`)",
-            CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_after_the_last_message",
-            CLIENT_ORDERED + "silence_leads_to_another_consumer_and_then_to_patience",
-            CLIENT_ORDERED + "a_lost_link_leads_to_another_consumer_on_the_next_one",
-            CLIENT_ORDERED + "what_may_pass_is_tried_again",
         ),
         promise(
             "every message at most once, in order, until a server is killed: messages may then come again (event "
@@ -315,12 +309,6 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_PULLING + "a_pool_of_workers_shares_a_stream_of_messages",
         ),
         promise(
-            "A stream that was deleted and created again is read from its first message (event `StreamRecreated`)",
-            DRIVERS_SUBSCRIBING + "an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning",
-            PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_a_stream_that_is_made_again",
-            CLIENT_ORDERED + "a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one",
-        ),
-        promise(
             "A message that was acknowledged may come again all the same",
             INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
         ),
@@ -332,6 +320,42 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "After a crash (or `kill -9`) of a single server, what `ack_sync` confirmed right before it may come "
             "again.",
             INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
+        ),
+    ),
+    "Ordered readers": (
+        promise(
+            "After a gap, silence, a new leader or a lost link another consumer goes on after the last message, "
+            "as often as it takes (event `OrderedConsumerRecreated`)",
+            CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_after_the_last_message",
+            CLIENT_ORDERED + "silence_leads_to_another_consumer_and_then_to_patience",
+            CLIENT_ORDERED + "a_lost_link_leads_to_another_consumer_on_the_next_one",
+            CLIENT_ORDERED + "what_may_pass_is_tried_again",
+        ),
+        promise(
+            "A stream that was deleted and created again is read from its first message (event `StreamRecreated`)",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning",
+            PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_a_stream_that_is_made_again",
+            CLIENT_ORDERED + "a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one",
+        ),
+        promise(
+            "What limits or a purge took before its turn is the event `MessagesMissed`, with the first and the last "
+            "sequence.",
+            ORDERED_POSITION + "what_was_dropped_between_two_consumers_is_told_once",
+            ORDERED_POSITION + "a_hole_that_limits_have_made_is_told",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_tells_what_was_dropped_before_its_turn",
+            "stateful/test_ordered_stateful.py::TestOrderedReading",
+        ),
+        promise(
+            "is read on from the first message that is newer than the last one read (event `StreamRolledBack`)",
+            ORDERED_POSITION + "a_stream_that_is_shorter_is_read_on_from_what_is_newer",
+            ORDERED_POSITION + "a_stream_that_is_shorter_and_has_grown_again",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_reads_on_in_a_stream_that_came_back_shorter",
+            "stateful/test_ordered_stateful.py::TestOrderedReading",
+        ),
+        promise(
+            "Nothing is read meanwhile.",
+            ORDERED_POSITION + "one_old_answer_changes_nothing",
+            ORDERED_POSITION + "a_stream_that_is_shorter_is_read_on_from_what_is_newer",
         ),
     ),
     "Testing without a server": (
@@ -512,6 +536,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Consuming": ("about ten times a second",),
+    "Ordered readers": ("The range then may hold none of its messages.", "gets no such news"),
     "Driving the core yourself": ("write all of `data_to_send()`",),
     "The contract of an outbox": (
         "gives the `ServerInfo` of the link",

@@ -244,8 +244,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PUBLISH_BATCH + "a_bad_message_in_a_list_stores_nothing",
         ),
         promise(
-            "ordered: every message once and in order, whatever happens, without acknowledgements.",
+            "ordered: every message once and in order, without acknowledgements, as long as the stream holds it until "
+            "its turn.",
             "stateful/test_ordered_stateful.py::TestOrderedReading",
+            "drivers/test_subscribing.py::test_an_ordered_subscription_tells_what_was_dropped_before_its_turn",
             "stateful/test_consuming_stateful.py::TestOrderedFaults",
             INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
         ),

@@ -31,8 +31,8 @@ from jsproto.grammar.times import format_timestamp, parse_timestamp
 
 ELECTION: Final = 4.0
 """Seconds: longer than a leader that was replaced goes on answering. A heartbeat of its successor comes within 1 s."""
-GONE_AT: Final = 0
-"""Stands for the time of a message that is not there. No message has it."""
+GONE_AT: Final = -(2**63)
+"""Stands for the time of a message that is not there. No time stamp is so early."""
 
 
 class Verdict(IdentityEnum):
@@ -96,7 +96,7 @@ def drops_front(config: StreamConfig) -> bool:
     or size drop the oldest, where consumers or acknowledgements do, and where only a purge can.
     """
     drops_old = config.discard != "new"
-    if config.retention != "limits" or _is_set(config.max_age):
+    if config.retention not in (None, "limits") or _is_set(config.max_age):
         return True
     if drops_old and (_is_set(config.max_msgs) or _is_set(config.max_bytes)):
         return True

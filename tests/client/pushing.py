@@ -15,12 +15,12 @@ CREATED = 1795268256024729669
 
 def ack_subject(
     consumer: str, consumer_seq: int, stream_seq: int | None = None, *, pending: int = 0, delivered: int = 1,
-    v2: bool = False,
+    v2: bool = False, time: int = CREATED,
 ) -> bytes:  # fmt: skip
     """The reply subject of a delivery."""
     domain, account = ("hub", "szMpdrwD") if v2 else (None, None)
     sequence = Sequences(consumer_seq if stream_seq is None else stream_seq, consumer_seq)
-    return build_jsack(JSAck(domain, account, "S", consumer, delivered, sequence, CREATED, pending))
+    return build_jsack(JSAck(domain, account, "S", consumer, delivered, sequence, time, pending))
 
 
 def heartbeat(last_consumer: int | str, last_stream: int = 0, stalled: str | None = None) -> bytes:

@@ -18,9 +18,9 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.outbox import Conversation
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg
+from tests.client.ordering import Reading
 from tests.client.pulling import Pulling
 from tests.client.pushing import ack_subject, heartbeat
-from tests.client.test_ordered import Reading
 from tests.client.test_push import FLOW_CONTROL, Subscribed
 from tests.harness import Harness
 

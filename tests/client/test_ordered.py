@@ -22,80 +22,18 @@ from jsproto.errors import (
     RemoteProtocolError,
     TimeoutError,
 )
-from jsproto.events import OrderedConsumerRecreated, SlowConsumer, StreamRecreated, UnexpectedMessage
+from jsproto.events import (
+    OrderedConsumerRecreated,
+    SlowConsumer,
+    StreamRecreated,
+    UnexpectedMessage,
+)
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.rules.ordered import OrderedPhase
+from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub, Unsub
+from tests.client.ordering import NOBODY, Reading, known, silence
 from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal
-
-NOBODY = b"NATS/1.0 503\r\n\r\n"
-
-
-class Reading:
-    """An ordered reading, and the server's side of its present consumer."""
-
-    def __init__(self, config: ConsumerConfig | None = None, *, answer: bool | None = True, **options: Any) -> None:
-        """``answer``: the first consumer is there. None: not even its stream is known."""
-        self.h = Pushing(**options.pop("session", {}))
-        session = self.h.session
-        self.ordered = OrderedConsumer(
-            session, Acker(session, session.requests, JSMsg, wants_acks=False), api=self.h.js.api,
-            inbox="_INBOX.o", config=config or ConsumerConfig(filter_subject="s.a"), timeout=60.0, now=self.h.now,
-            stream="S", subject="s.a", idle_heartbeat=1.0, **options,
-        )  # fmt: skip
-        self.count = 0
-        self.config: dict[str, Any] = {}
-        self.request: Pub
-        if answer is not None:
-            self.identify(self.asked_for_identity(), 1)
-            self.expect_creation()
-        if answer:
-            self.created()
-
-    def expect_creation(self) -> None:
-        """A consumer was asked for, once."""
-        creations = [each for each in self.h.asked() if ".DELETE." not in each[0]]
-        assert len(creations) == 1, creations
-        ((subject, body, self.request),) = creations
-        self.config = body["config"]
-        assert subject == f"CONSUMER.CREATE.S.{self.config['name']}.s.a"
-        assert (body["stream_name"], body["action"]) == ("S", "create")
-        assert self.config["deliver_subject"].encode() not in self.h.subs.values()
-        self.count = 0
-
-    def created(self, *, at: int | None = None, pending: int = 9, second: int | None = 1) -> None:
-        """The consumer is there, of a stream that was created at this ``second``. None: who asks for it has to wait."""
-        start = self.config.get("opt_start_seq", 1) - 1 if at is None else at
-        delivered = {"consumer_seq": 0, "stream_seq": start}
-        self.h.reply_to(self.request, info(self.config["name"], self.config, delivered=delivered, num_pending=pending))
-        if second is not None:
-            self.identify(self.asked_for_identity(), second)
-
-    def identify(self, pub: Pub, second: int) -> None:
-        """The stream was created at this second."""
-        self.h.reply_to(pub, {"config": {"name": "S"}, "created": f"2026-11-20T21:06:{second:02}Z"})
-
-    def asked_for_identity(self) -> Pub:
-        """The question when the stream was created, asked alone."""
-        ((what, _, pub),) = self.h.asked()
-        assert what == "STREAM.INFO.S"
-        return pub
-
-    def push(self, stream_seq: int, *, skip: int = 0, **keywords: Any) -> None:
-        """The next delivery, after ``skip`` that were lost."""
-        self.count += 1 + skip
-        reply = ack_subject(self.config["name"], self.count, stream_seq, **keywords)
-        self.h.push(self.config["deliver_subject"], reply, b"%d" % stream_seq)
-
-    def status(self, header: bytes, reply: bytes | None = None) -> None:
-        self.h.push(self.config["deliver_subject"], reply, b"", header)
-
-    def take(self, most: int = 1000) -> list[int]:
-        return [int(message.data) for message in self.ordered.pop_many(most, self.h.now)]
-
-    def recreated(self) -> list[str]:
-        """Why other consumers were needed since the last call."""
-        return [event.reason for event in self.h.events() if isinstance(event, OrderedConsumerRecreated)]
 
 
 def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
@@ -646,20 +584,6 @@ def test_a_lost_link_after_the_end_changes_nothing() -> None:
 # -- a stream that is made again ---------------------------------------------------------------------------------------
 
 
-def known(config: ConsumerConfig | None = None, *, count: int = 3, **options: Any) -> Reading:
-    """A reading of a stream whose identity is known, which has given ``count`` messages."""
-    reading = Reading(config, **options)
-    for seq in range(1, count + 1):
-        reading.push(seq)
-    return reading
-
-
-def silence(reading: Reading) -> None:
-    """The consumer is silent, and another one is asked for."""
-    reading.h.advance(3.0)
-    reading.expect_creation()
-
-
 def test_a_stream_that_is_the_same_is_read_on_once_that_is_known() -> None:
     reading = known()
     silence(reading)
@@ -693,13 +617,16 @@ def test_a_stream_that_was_made_again_is_read_from_its_first_message(
 ) -> None:
     reading = known(ConsumerConfig(filter_subject="s.a", **policy), count=count)
     silence(reading)
-    left = reading.config["name"]
     reading.created(at=20, second=2)  # it has as many messages already, and would skip them
+    assert not [event for event in reading.h.events() if isinstance(event, StreamRecreated)]
+    reading.doubt()
+    left = reading.config["name"]
+    reading.created(at=20, second=2)
     (told,) = [event for event in reading.h.events() if isinstance(event, StreamRecreated)]
     assert told == StreamRecreated("S", count)
     assert reading.ordered.last_seq == 0
     asked = reading.h.asked()
-    assert [what for what, _, _ in asked] == [f"CONSUMER.DELETE.S.{left}", "CONSUMER.CREATE.S.o_3.s.a"]
+    assert [what for what, _, _ in asked] == [f"CONSUMER.DELETE.S.{left}", "CONSUMER.CREATE.S.o_4.s.a"]
     _, body, reading.request = asked[1]
     reading.config = body["config"]
     starts = ("deliver_policy", "opt_start_seq", "opt_start_time")
@@ -719,10 +646,12 @@ def test_a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one() -> None:
     reading = known(pending_bytes_limit=10)
     silence(reading)
     reading.created(at=3, second=2)
+    reading.doubt()
+    reading.created(at=3, second=2)
     _, body, reading.request = reading.h.asked()[-1]
     reading.config = body["config"]
     reading.created(at=0, second=2)
-    reading.h.push(reading.config["deliver_subject"], ack_subject("o_3", 1, 1), b"000000001")  # finds no room
+    reading.h.push(reading.config["deliver_subject"], ack_subject("o_4", 1, 1), b"000000001")  # finds no room
     assert reading.ordered.phase is OrderedPhase.FULL
     assert reading.ordered.last_seq == 0  # none of the new one was kept
     assert reading.take() == [1, 2, 3]
@@ -804,3 +733,26 @@ def test_no_room_to_ask_for_the_stream_is_no_end() -> None:
     reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     assert reading.ordered.error is None
+
+
+def test_a_burst_that_finds_no_room_is_taken_one_by_one() -> None:
+    reading = Reading(pending_msgs_limit=2)
+    deliver, name = reading.config["deliver_subject"], reading.config["name"]
+    texts = [encode_msg(b"s.a", reading.h.sid(deliver), ack_subject(name, n), None, b"%d" % n) for n in range(1, 5)]
+    reading.h.feed(texts[0])
+    reading.h.feed(b"".join(texts[1:]))
+    assert reading.take() == [1, 2]
+    assert reading.ordered.dropped == 1
+
+
+def test_a_burst_of_what_comes_again_is_looked_at_one_by_one() -> None:
+    config = ConsumerConfig(filter_subject="s.a", deliver_policy="last_per_subject")
+    reading = Reading(config, answer=False)
+    reading.created(pending=3)
+    deliver, name = reading.config["deliver_subject"], reading.config["name"]
+    texts = [
+        encode_msg(b"s.a", reading.h.sid(deliver), ack_subject(name, n, pending=3 - n), None, b"%d" % n)
+        for n in range(1, 4)
+    ]
+    reading.h.feed(b"".join(texts))
+    assert reading.take() == [1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,12 +22,14 @@ from jsproto.errors import (
     FilterMismatchError,
     FlowControlAckError,
     LocalProtocolError,
+    MessagesDroppedError,
     NoMatchingStreamError,
     NoQueueError,
     PullConsumerError,
     QueueFlowControlError,
     QueueHeartbeatError,
     QueueRequiredError,
+    RetentionError,
     TimeoutError,
     WrongQueueError,
 )
@@ -35,12 +38,15 @@ from jsproto.events import (
     ConsumerNotDeleted,
     ConsumerSilent,
     Event,
+    MessagesMissed,
     OrderedConsumerRecreated,
     SlowConsumer,
     StreamRecreated,
+    StreamRolledBack,
     SubscriptionFailed,
 )
 from jsproto.grammar.consumer import ConsumerConfig
+from tests import volumes
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_reconnect import run
@@ -496,22 +502,79 @@ async def test_an_ordered_subscription_survives_what_others_do_to_its_consumer(s
         await subscription.unsubscribe()
 
 
-@pytest.mark.parametrize("policy", ["all", "new"])
+@pytest.mark.parametrize(("policy", "again"), [("all", 50), ("new", 5)])  # more than were read, and less
 async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning(
-    server: Any, connect: Connect, policy: Any
+    server: Any, connect: Connect, policy: Any, again: int
 ) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
         js, name = await make_stream(nc)
         ordered = await js.subscribe(f"{name}.a", ordered=True, idle_heartbeat=0.5, deliver_policy=policy)
-        for count in (20, 50, 5):  # more than were read, and less
-            await fill(js, name, count)
-            assert await take(ordered, count) == list(range(count))
-            await js.delete_stream(name)
-            await js.create_stream(name, subjects=[f"{name}.*"], storage="memory")
+        await fill(js, name, 20)
+        assert await take(ordered, 20) == list(range(20))
+        await js.delete_stream(name)
+        await js.create_stream(name, subjects=[f"{name}.*"], storage="memory")
+        await fill(js, name, again)
+        assert await take(ordered, again) == list(range(again))
         await ordered.unsubscribe()
-    told = [event.last_seq for event in events if isinstance(event, StreamRecreated)]
-    assert told[:2] == [20, 50]
+    assert [event for event in events if isinstance(event, StreamRecreated)] == [StreamRecreated(name, 20)]
+
+
+async def test_an_ordered_subscription_reads_on_in_a_stream_that_came_back_shorter(
+    server_for: Any, connect: Connect
+) -> None:
+    events: list[Event] = []
+    server = server_for()
+    options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.05}
+    async with connect(server.url, event_cb=events.append, **options) as nc:
+        js, name = await make_stream(nc, storage="file")
+        await fill(js, name, 40)
+        async with await js.subscribe(f"{name}.a", ordered=True) as ordered:
+            assert await take(ordered, 40) == list(range(40))
+
+            backup: Any = []
+            await run(lambda: backup.append(volumes.back_up(server)))
+            more = [b"%d" % n for n in range(40, 60)]
+            await run(partial(volumes.publish, server.url, f"{name}.a", more))
+            assert await take(ordered, 20) == list(range(40, 60))
+            await run(partial(volumes.put_back, server, backup[0], name))
+            new = [b"%d" % n for n in range(100, 150)]
+            await run(partial(volumes.publish, server.url, f"{name}.a", new))
+            assert await take(ordered, 50) == list(range(100, 150))
+    assert StreamRolledBack(name, 60) in events
+
+
+@pytest.mark.parametrize("if_missed", ["tell", "error"])
+async def test_an_ordered_subscription_tells_what_was_dropped_before_its_turn(
+    server: Any, connect: Connect, if_missed: Any
+) -> None:
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
+        js, name = await make_stream(nc, max_msgs=100)
+        subject = f"{name}.>"
+        async with await js.subscribe(subject, ordered=True, pending_msgs_limit=20, if_missed=if_missed) as ordered:
+            await fill(js, name, 1000)
+            got: list[int] = []
+            with suppress(MessagesDroppedError):
+                while not got or got[-1] != 999:
+                    got.append(int((await ordered.next_msg(timeout=PATIENCE)).data))
+    assert got == sorted(set(got))
+    if if_missed == "error":
+        assert isinstance(ordered.error, MessagesDroppedError)
+        assert not {*range(ordered.error.wanted - 1, ordered.error.first_seq - 1)} & {*got}
+    else:
+        told = [n for event in events if isinstance(event, MessagesMissed) for n in range(event.first - 1, event.last)]
+        assert sorted(got + told) == list(range(1000))
+
+
+async def test_an_ordered_subscription_needs_a_stream_that_keeps_what_it_sends(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="interest")
+        with pytest.raises(RetentionError, match="source"):
+            await js.subscribe(f"{name}.a", ordered=True)
+        with pytest.raises(LocalProtocolError, match="if_missed"):
+            await js.subscribe(f"{name}.a", if_missed="error")
+        assert await consumers(nc, name) == []
 
 
 async def test_an_ordered_subscription_keeps_a_small_buffer_and_loses_nothing(server: Any, connect: Connect) -> None:

@@ -36,6 +36,7 @@ FACTS = StreamFacts("then", 5, 20, 2_000)
         (FACTS, None, None, Verdict.LOOK),
         (FACTS, 1_000, None, Verdict.SAME),
         (FACTS, 1_001, None, Verdict.ROLLED_BACK),
+        (FACTS, 0, None, Verdict.ROLLED_BACK),  # a clock that begins at the epoch
         (FACTS, GONE_AT, None, Verdict.LOOK_BACK),
         (FACTS, GONE_AT, 11, Verdict.GONE),
         (FACTS, GONE_AT, 0, Verdict.GONE),

@@ -10,8 +10,12 @@ message that was kept, when anything is wrong:
 
 So the application gets each message once and in order:
 
-* No message is skipped: each consumer's own count proves that nothing is missing from it.
+* Within a consumer no delivery is skipped: its own count proves that.
+* What limits dropped between two consumers shows in the stream's state: the event MessagesMissed, or the end
+  (``IfMissed``). What they dropped while a consumer waited shows as a hole in the sequences, if all is read. Then the
+  state is asked for.
 * No message comes twice: what is not newer than the last message is not kept.
+* A stream with retention "interest" is refused: its server deletes what it has sent, received or not (FACTS.md F5.41).
 
 Rules:
 
@@ -22,22 +26,26 @@ Rules:
 * After a full buffer the next consumer is created once half of the buffer has been taken.
 * While there is no link nothing is tried.
 
-A stream that was deleted and made again counts its messages anew:
+A position is proved before a consumer is subscribed to (``rules.position``):
 
-* The stream's information is asked for before the first consumer is created. It is asked for again once any consumer
-  was created, and before that is subscribed to.
-* If the stream was ``created`` at another time, StreamRecreated is emitted. Reading begins again at the first message,
-  or at the start time that was asked for.
+* STREAM.INFO is asked for before the first consumer is created, and again once any consumer was created.
+* The position is the last message that was kept. Where it is not the stream's last one, it is looked up there.
+* A stream that was made again is read from its first message, or from the start time that was asked for
+  (StreamRecreated).
+* A stream that came back shorter is read on from the first message that is newer than the last one kept
+  (StreamRolledBack).
+* Both need two answers, and a pause between them. Meanwhile nothing is read.
 * A consumer dies with its stream. So one that was created between two equal answers belongs to the stream that these
   are about.
 * No two requests are under way together: servers would carry them out in any order (FACTS.md F7.13).
-* Where only STREAM.INFO is not permitted, or has no responder, a stream that is made again is not noticed.
+* Where a question is not permitted, or has no responder, what it would have shown is not noticed.
 * Until a consumer is subscribed to, the server counts its ``inactive_threshold``, which must be more than a round trip.
 
 The policy "last_per_subject" cannot be continued from a sequence. Until the last message of each subject has come, a
 new consumer asks for all of them again. A subject that was written to meanwhile shows its newest message only.
 
-Not seen by any subscriber: a consumer that was set forward before its first message arrived.
+Not seen by any subscriber: a consumer that was set forward before its first message arrived. And with a filter, what
+limits drop while a consumer waits.
 
 Not here: finding the stream (``subscribe``), the buffer and flow control (``push_buffer``).
 """
@@ -46,8 +54,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
+from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
@@ -55,26 +65,41 @@ from jsproto.errors import (
     Error,
     JetStreamNotAvailableError,
     LocalProtocolError,
+    MessagesDroppedError,
     NotJSMessageError,
     OutboundBufferLimitError,
     PermissionsViolationError,
+    RetentionError,
+    StreamRecreatedError,
+    StreamRolledBackError,
     TimeoutError,
 )
-from jsproto.events import OrderedConsumerRecreated, StreamRecreated
+from jsproto.events import MessagesMissed, OrderedConsumerRecreated, StreamRecreated, StreamRolledBack
 from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
-from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
-from jsproto.grammar.subjects import has_wildcards
+from jsproto.grammar.position import StreamPosition
+from jsproto.grammar.subjects import contains, has_wildcards
 from jsproto.outbox import Outbox
 from jsproto.rules.ordered import ORDERED, OrderedPhase, OrderedStep
+from jsproto.rules.position import LOOKS, PositionCheck, StreamFacts, Verdict, drops_front, identity_of
 from jsproto.rules.sequence_gaps import NO_PREFIX, DeliverySequence, SequenceGap
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=ConsumerMsg)
 
+IfMissed: TypeAlias = Literal["tell", "error"]
+"""What an ordered reading does about messages that were dropped before their turn, or a stream that is another one.
+
+"tell" emits MessagesMissed, StreamRolledBack or StreamRecreated, and reads on. "error" ends it with
+MessagesDroppedError, StreamRolledBackError or StreamRecreatedError.
+"""
+MAX_HOLES: Final = 1_000
+"""More holes that wait for an explanation count as one."""
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 
 
@@ -85,8 +110,9 @@ class OrderedConsumer(ResumingBuffer[D]):
     """
 
     __slots__ = (
-        "_asked", "_config", "_count", "_filter", "_identity", "_is_asked_for", "_is_placed", "_made", "_may_compare",
-        "_ready_by", "_requests", "_restating", "_start", "_timeout", "_token", "phase", "recreated",
+        "_asked", "_check", "_config", "_count", "_end_seen", "_filter", "_hear", "_holes", "_identity", "_if_missed",
+        "_is_asked_for", "_is_placed", "_last_reply", "_left", "_made", "_may_compare", "_may_look", "_ready_by",
+        "_requests", "_restating", "_start", "_takes_all", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -101,19 +127,21 @@ class OrderedConsumer(ResumingBuffer[D]):
         now: float,
         idle_heartbeat: float = DEFAULT_HEARTBEAT,
         heartbeats_missed: float = HEARTBEATS_MISSED,
+        if_missed: IfMissed = "tell",
         **keywords: Any,
     ) -> None:
         """Create the first consumer. ``config``: what to deliver, and from where on. The rest is settled here.
 
         ``inbox``: a subject that nothing else uses. Its last token names the consumers. ``timeout``: seconds until
         the first consumer must be followed. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of
-        silence are an alarm. The other ``keywords`` are those of ``PushBuffer``.
+        silence are an alarm. ``if_missed``: see ``IfMissed``. The other ``keywords`` are those of ``PushBuffer``.
 
         Raises:
             LocalProtocolError: an ordered consumer cannot have this configuration, or a value is out of range.
         """
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
+        checked_word("if_missed", if_missed, get_args(IfMissed))
         patience = idle_heartbeat * heartbeats_missed
         super().__init__(outbox, acker, api=api, inbox=inbox, consumer="", patience=patience, now=now, **keywords)
         self.phase = OrderedPhase.CREATING
@@ -122,9 +150,19 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._timeout = timeout
         self._ready_by = now + timeout
         self._made = 0  # how many consumers were asked for
+        if config.deliver_policy == "by_start_sequence":
+            self._floor = max((config.opt_start_seq or 0) - 1, 0)
         self._is_placed = False  # from where on to read is known, even if that is the beginning
-        self._identity: int | None = None  # when the stream was created; None while unknown
-        self._may_compare = True
+        self._if_missed = if_missed
+        self._identity: str | None = None  # of the stream; None while unknown
+        self._may_compare = self._may_look = True
+        self._takes_all = False  # no message is passed over but what is gone, and limits can drop
+        self._holes: list[tuple[int, int]] = []  # the sequences before and after what is gone, until that is explained
+        self._check: PositionCheck | None = None  # of the position, until it is proved
+        self._last_reply = b""  # of the last message that was taken
+        self._left = 0  # how many consumers were made before sequences changed their meaning
+        self._end_seen = StreamPosition(self.stream, -1)  # where the stream ended when a consumer was followed
+        self._hear: Callable[[Msg, float], None] = self._identified  # what the answer to the present request is for
         self._restating = config.deliver_policy == "last_per_subject"
         self._count = DeliverySequence()
         self._is_asked_for = False  # a consumer was, and was not left
@@ -153,23 +191,23 @@ class OrderedConsumer(ResumingBuffer[D]):
             return  # it was late, or is about a consumer that was left
         self._answer_to = b""  # once is enough
         try:
-            body = self._body(message, f"stream {self.stream}")
-            if self._is_asked_for and self.phase is OrderedPhase.CREATING:
-                self._created(ConsumerInfo.from_json(body), now)
-            else:
-                self._identified(StreamInfo.from_json(body).created, now)
-        except JetStreamNotAvailableError as error:
-            if self._is_asked_for:
-                self._failed(error, now)
-            else:  # if JetStream is there, STREAM.INFO alone is not
-                self._ask_for_consumer(now)
+            self._hear(message, now)
         except Error as error:
-            self._failed(error, now)
+            if self.phase is OrderedPhase.FOLLOWING:  # only a hole was asked about
+                self._timers.stop(Timer.CREATED)
+            elif isinstance(error, JetStreamNotAvailableError) and not self._is_asked_for:
+                self._ask_for_consumer(now)  # if JetStream is there, STREAM.INFO alone is not
+            else:
+                self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """A consumer cannot be asked for, or nothing of it may be received. Or its stream cannot be compared."""
         if violation.operation == "subscribe" or violation.subject == self._asked:
             self._end(violation)
+        elif violation.subject == self._api.stream_msg_get(self.stream):
+            self._may_look = False
+            if self.phase is OrderedPhase.COMPARING:
+                self._follow_consumer(now)
         elif violation.subject == self._api.stream_info(self.stream):
             self._may_compare, self._identity = False, None
             if self.phase is OrderedPhase.COMPARING:
@@ -213,11 +251,19 @@ class OrderedConsumer(ResumingBuffer[D]):
         if self._restating:
             self._restating = restating
             count.expected_prefix = NO_PREFIX
+        elif self._takes_all and count.stream_seq > last + 1:
+            self._found_holes([(last, count.stream_seq)], now)
         return count.stream_seq > last
 
     def _follow(self, raws: Sequence[RawMsg]) -> int:
-        # While it restates, or lags behind what was kept, each one is looked at.
-        return 0 if self._restating or self._count.stream_seq < self._floor else super()._follow(raws)
+        last = self._count.stream_seq
+        if self._restating or last < self._floor:  # each one is looked at
+            return 0
+        taken = super()._follow(raws)
+        if self._takes_all and self._count.stream_seq - last != taken:
+            seqs = [last, *(jsack_sequences(raw[1])[0] for raw in raws[:taken])]
+            self._found_holes([(one, two) for one, two in pairwise(seqs) if two > one + 1], self._watch.heard_at)
+        return taken
 
     def _broken(self, broken: SequenceGap, now: float) -> None:
         what = "it counts anew" if broken.restarted else "deliveries were lost"
@@ -227,6 +273,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         super()._receive_heartbeat(header, now)
         if self.phase is OrderedPhase.FOLLOWING:
             self._works()
+            self._ask_about_holes(now)
 
     def _silent(self, first: bool, now: float) -> None:
         self._recreate(f"nothing came for {now - self._watch.heard_at:g} s", now)
@@ -242,6 +289,12 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._count.stream_seq = 0
         self._recreate("the buffer was full", now)
 
+    def _take(self, most: int, now: float) -> list[RawMsg]:
+        raws = super()._take(most, now)
+        if raws:
+            self._last_reply = raws[-1][1]
+        return raws
+
     def _after_taking(self, some: bool, now: float) -> None:
         if self.phase is OrderedPhase.FULL and not self._half_full():
             self._full = False
@@ -249,7 +302,9 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._try_again(now)
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
-        if timer is Timer.CREATED:
+        if self.phase is OrderedPhase.FOLLOWING:
+            self._answer_to = b""  # the next heartbeat asks again
+        elif timer is Timer.CREATED:
             is_creation = self._is_asked_for and self.phase is OrderedPhase.CREATING
             what = "creating a consumer" if is_creation else "asking for its stream"
             self._failed(TimeoutError(f"no answer to {what} in time"), now)
@@ -282,10 +337,12 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._asked = self._api.consumer_create(self.stream, self.consumer, self._filter)
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
         self._is_asked_for = True
+        self._hear = self._created
         self._ask(self._outbox.publish_to_pattern, self._asked, dumps(body), now)
 
     def _ask_for_identity(self, now: float) -> None:
-        """Ask when the stream was created."""
+        """Ask for the stream's state."""
+        self._hear = self._identified
         self._ask(self._outbox.publish, self._api.stream_info(self.stream), b"", now)
 
     def _ask(self, publish: Callable[[str, bytes, bytes], None], subject: str, body: bytes, now: float) -> None:
@@ -294,15 +351,18 @@ class OrderedConsumer(ResumingBuffer[D]):
         try:
             publish(subject, body, self._answer_to)
         except OutboundBufferLimitError as error:
-            self._failed(error, now)
+            self._answer_to = b""
+            if self.phase is not OrderedPhase.FOLLOWING:
+                self._failed(error, now)
             return
         self._outbox.flush()
         by = now + min(self._timeout, ANSWER_WITHIN) if self._ready is None else self._ready_by
         self._timers.set(Timer.CREATED, by)
         self._outbox.rearm(self)
 
-    def _created(self, info: ConsumerInfo, now: float) -> None:
+    def _created(self, answer: Msg, now: float) -> None:
         """The present consumer is there."""
+        info = ConsumerInfo.from_json(self._body(answer, f"stream {self.stream}"))
         if self._restating:
             self._restating = info.num_pending > 0
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
@@ -313,19 +373,120 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._step(OrderedStep.COMPARE)
             self._ask_for_identity(now)
 
-    def _identified(self, created: int | None, now: float) -> None:
-        """The stream was created then."""
-        if not self._is_asked_for:
-            self._identity = created
+    def _identified(self, answer: Msg, now: float) -> None:
+        """The stream's leader has told its state."""
+        info = StreamInfo.from_json(self._body(answer, f"stream {self.stream}"))
+        self._takes_all = not self._restating and drops_front(info.config) and takes_all(self._config, info.config)
+        if info.config.retention == "interest":
+            self._end(RetentionError(self.stream))
+        elif self._explain_holes(info.state.first_seq) and not self._is_asked_for:
+            self._identity = identity_of(info)
             self._ask_for_consumer(now)
-        elif created == self._identity:
-            self._follow_consumer(now)
+        elif self.phase is OrderedPhase.COMPARING:
+            if self._check is None:
+                self._check = PositionCheck(self._position())
+            facts = StreamFacts.of(info)
+            verdict = self._check.state(facts, now)
+            if verdict is Verdict.ASK_AGAIN and self._ready is not None:  # nothing was read: nothing can be mistaken
+                verdict = Verdict.UNPROVEN if facts.identity == self._identity else Verdict.RECREATED
+            self._believe(self._check, verdict, now)
+
+    def _looked(self, answer: Msg, now: float) -> None:
+        """The stream's leader has told a message at the position."""
+        assert self._check is not None  # which has asked for it
+        heard = self._check.unanswered() if is_no_responders(answer) else self._check.answer(answer.payload, now)
+        self._believe(self._check, heard, now)
+
+    def _position(self) -> StreamPosition:
+        """The last message that was kept, with its time if that is known."""
+        seq = 0 if self._restating else self._floor
+        last_reply = self._buffer.raws[-1][1] if self._buffer else self._last_reply
+        if last_reply:
+            last = parse_jsack(last_reply)
+            if last.sequence.stream == seq and int(last.consumer.rpartition("_")[2]) > self._left:
+                return StreamPosition(self.stream, seq, self._identity, last.timestamp)
+        if self._end_seen.seq == seq:  # nothing has come since the stream told its end
+            return self._end_seen
+        return StreamPosition(self.stream, seq, self._identity)
+
+    def _believe(self, check: PositionCheck, verdict: Verdict, now: float) -> None:
+        """Go on as the ``verdict`` about the position says."""
+        assert check.facts is not None  # they have led to it
+        if verdict in LOOKS and self._may_look:
+            self._hear = self._looked
+            self._ask(self._outbox.publish, self._api.stream_msg_get(self.stream), check.question(), now)
+        elif verdict is Verdict.ASK_AGAIN:
+            assert check.again_at is not None  # a doubt has begun
+            self._drop()
+            self._pause_until(check.again_at)
+        elif verdict is Verdict.RECREATED:
+            config = self._config
+            if config.deliver_policy != "by_start_time":  # a time means the same in any stream
+                config = replace(config, deliver_policy="all", opt_start_seq=None)
+            self._identity = check.facts.identity
+            self._begin_anew(0, config, StreamRecreated(self.stream, self.last_seq), now)
+        elif verdict is Verdict.ROLLED_BACK:
+            floor, config, witness = check.facts.last_seq, self._config, check.position.witness
+            if witness is not None:  # it may have grown again: what is newer is new
+                floor, config = 0, replace(config, deliver_policy="by_start_time", opt_start_time=witness + 1)
+                config.opt_start_seq = None
+            self._begin_anew(floor, config, StreamRolledBack(self.stream, self.last_seq), now)
         else:
-            self._begin_anew(created, now)
+            is_placed = self._is_placed or check.position.seq > 0
+            first = check.facts.first_seq
+            if verdict is Verdict.DROPPED and is_placed:
+                if not self._has_missed(check.position.seq, first):
+                    return
+                self._start = max(self._start or 0, first - 1)  # told once
+            self._end_seen = check.facts.position(self.stream)
+            self._follow_consumer(now)
+
+    def _has_missed(self, last_seq: int, next_seq: int) -> bool:
+        """What lies between was dropped before its turn. Returns whether the reading goes on."""
+        if self._if_missed == "error":
+            self._end(MessagesDroppedError(last_seq + 1, next_seq))
+            return False
+        self._outbox.emit(MessagesMissed(self.stream, last_seq + 1, next_seq - 1))
+        return True
+
+    def _found_holes(self, holes: Sequence[tuple[int, int]], now: float) -> None:
+        """The consumer has passed over messages. Those that limits dropped are to be told."""
+        self._holes += holes
+        if len(self._holes) > MAX_HOLES:
+            self._holes = [(self._holes[0][0], self._holes[-1][1])]
+        self._ask_about_holes(now)
+
+    def _ask_about_holes(self, now: float) -> None:
+        if self._holes and not self._answer_to and self._may_compare:
+            self._ask_for_identity(now)
+
+    def _explain_holes(self, first_seq: int) -> bool:
+        """The stream begins there. Returns whether the reading goes on."""
+        holes, self._holes = self._holes, []
+        if self.phase is OrderedPhase.FOLLOWING:
+            self._timers.stop(Timer.CREATED)
+        return all(self._has_missed(last, min(first_seq, after)) for last, after in holes if first_seq > last + 1)
+
+    def _begin_anew(
+        self, floor: int, config: ConsumerConfig, told: StreamRecreated | StreamRolledBack, now: float
+    ) -> None:
+        """Sequences mean other messages now: read what comes after ``floor``, or what ``config`` says."""
+        if self._if_missed == "error" and self._ready is None:
+            is_back = isinstance(told, StreamRolledBack)
+            self._end(StreamRolledBackError(self.stream) if is_back else StreamRecreatedError(self.stream))
+            return
+        self._drop()
+        self._outbox.emit(told)
+        self._check, self._left, self._end_seen, self._holes = None, self._made, StreamPosition(self.stream, -1), []
+        self._restating = self._is_placed = False
+        self._floor, self._count.stream_seq = floor, 0
+        self._config = config
+        self._create(now)
 
     def _follow_consumer(self, now: float) -> None:
         """What the present consumer delivers is what comes next."""
         self._step(OrderedStep.FOLLOW)
+        self._check = None
         self._timers.stop(Timer.CREATED)
         if self._start is not None:
             self._floor = max(self._floor, self._start)
@@ -334,17 +495,6 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._outbox.flush()
         self._listen(now)
         self._is_there()
-
-    def _begin_anew(self, created: int | None, now: float) -> None:
-        """The stream is another one, which was ``created`` then."""
-        self._drop()
-        self._outbox.emit(StreamRecreated(self.stream, self.last_seq))
-        self._identity = created
-        self._restating = self._is_placed = False
-        self._floor = self._count.stream_seq = 0
-        if self._config.deliver_policy != "by_start_time":  # a time means the same in any stream
-            self._config = replace(self._config, deliver_policy="all", opt_start_seq=None)
-        self._create(now)
 
     def _failed(self, error: Error, now: float) -> None:
         """The present consumer could not be created, or not be compared."""
@@ -370,9 +520,12 @@ class OrderedConsumer(ResumingBuffer[D]):
         if pause is None:
             self._create(now)
         else:
-            self._step(OrderedStep.PAUSE)
-            self._timers.set(Timer.CREATE, now + pause)
-            self._outbox.rearm(self)
+            self._pause_until(now + pause)
+
+    def _pause_until(self, when: float) -> None:
+        self._step(OrderedStep.PAUSE)
+        self._timers.set(Timer.CREATE, when)
+        self._outbox.rearm(self)
 
     def _drop(self, *, tell: bool = True) -> None:
         """Leave the present consumer. ``tell`` the server that it can be deleted, which it would find out itself."""
@@ -397,6 +550,14 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def _step(self, step: OrderedStep) -> None:
         self.phase = ORDERED[self.phase, step] or self.phase
+
+
+def takes_all(config: ConsumerConfig, stream: StreamConfig) -> bool:
+    """Whether a consumer delivers all messages of a stream: its filter takes each subject that the stream takes."""
+    wanted = config.filter_subjects or ([config.filter_subject] if config.filter_subject else [">"])
+    if stream.mirror is not None or stream.sources:  # their subjects are those of others
+        return ">" in wanted
+    return all(any(contains(wide, each) for wide in wanted) for each in stream.subjects or [stream.name])
 
 
 def settled(config: ConsumerConfig, idle_heartbeat: float) -> ConsumerConfig:

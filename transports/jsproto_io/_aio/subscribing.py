@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
+from jsproto.client.consume.ordered import IfMissed
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
@@ -40,6 +41,7 @@ class Subscribes:
         consumer: str | None = None,
         config: ConsumerConfig | None = None,
         ordered: bool = False,
+        if_missed: IfMissed = "tell",
         cb: MessageCallback | None = None,
         manual_ack: bool = False,
         delete_consumer: bool | None = None,
@@ -61,8 +63,12 @@ class Subscribes:
             stream: the stream's name. None: the stream of ``subject``.
             consumer: the name of a consumer that must exist.
             config: the configuration of a new consumer. A consumer that exists must have it.
-            ordered: every message once and in order, whatever happens, without acknowledgements. A stream that was
-                deleted and created again is read from its first message (event StreamRecreated).
+            ordered: every message once and in order, without acknowledgements, as long as the stream holds it until
+                its turn. A stream that was deleted and created again is read from its first message (event
+                StreamRecreated). One that came back shorter is read on from what is new (StreamRolledBack).
+            if_missed: what an ordered subscription does when limits took messages before their turn, or the stream is
+                another one. "tell" reads on after the event MessagesMissed, StreamRolledBack or StreamRecreated.
+                "error" ends with MessagesDroppedError, StreamRolledBackError or StreamRecreatedError.
             cb: called with each message. The message is acknowledged when it returns. An exception is the event
                 CallbackFailed, and the next message follows.
             manual_ack: ``cb`` acknowledges the messages itself.
@@ -79,9 +85,12 @@ class Subscribes:
             BindError: the consumer that exists is another one than asked for. Most differences have a subclass.
             ConsumerNotFoundError: there is no ``consumer``.
             StreamNotFoundError: there is no ``stream``, or it was deleted meanwhile.
+            RetentionError: an ordered subscription of a stream with retention "interest" would lose messages.
         """
         if ordered and (queue or durable or consumer or delete_consumer is not None or raw):
             raise LocalProtocolError("an ordered subscription has a consumer of its own: leave out what names it")
+        if if_missed != "tell" and not ordered:
+            raise LocalProtocolError("if_missed is for ordered subscriptions: others are told by acknowledgements")
         core, connection = self._core, self._connection
         wanted = SubscriptionSpec(subject, stream, durable, consumer, queue, options=options, base=config)
         keywords: dict[str, Any] = {
@@ -94,7 +103,7 @@ class Subscribes:
 
         def ask(now: float) -> Ticket[Any]:
             if ordered:
-                return core.subscribe_ordered(wanted, now=now, **keywords)
+                return core.subscribe_ordered(wanted, now=now, if_missed=if_missed, **keywords)
             return core.subscribe(wanted, now=now, delete_consumer=delete_consumer, raw=raw, **keywords)
 
         subscription = PushSubscription(await connection._ask(ask, core.timeout), core, connection)
