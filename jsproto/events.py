@@ -261,6 +261,14 @@ class CallbackFailed:
 
 
 @event
+class SweepFailed:
+    """A look for messages of ``stream`` that were given up without an advisory failed. It is repeated."""
+
+    stream: str
+    error: Error
+
+
+@event
 class EventsDropped:
     """``count`` events were not told, the oldest of those that waited: ``event_cb`` is slower than what happens.
 
@@ -295,5 +303,6 @@ Event: TypeAlias = (
     | ConsumerNotDeleted
     | SubscriptionFailed
     | CallbackFailed
+    | SweepFailed
     | EventsDropped
 )

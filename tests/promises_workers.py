@@ -11,6 +11,8 @@ CLIENT_SCHEDULE: Final = "client/test_schedule.py::test_"
 DRIVERS_CONSUME: Final = "drivers/test_consume.py::test_"
 DRIVERS_DEAD_LETTERS: Final = "drivers/test_dead_letters.py::test_"
 DRIVERS_PARITY: Final = "drivers/test_parity.py::test_"
+INTEGRATION_MANAGING: Final = "integration/test_managing_releases.py::test_"
+PAIR_SWEEP: Final = "pair/test_sweep.py::test_"
 PAIR_DEAD_LETTERS: Final = "pair/test_dead_letters.py::test_"
 README: Final = "test_readme.py::test_"
 SIMULATION: Final = "simulation/test_consume.py::test_"
@@ -128,7 +130,52 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_DEAD_LETTERS + "the_stream_of_the_advisories_is_created_once",
         ),
         promise(
+            "A message that was given up without an advisory, or before that stream existed, is found there.",
+            DRIVERS_DEAD_LETTERS + "what_was_given_up_without_an_advisory_is_found",
+            INTEGRATION_MANAGING + "each_release_shows_what_was_given_up_without_an_advisory",
+            PAIR_SWEEP + "what_was_given_up_before_anybody_kept_advisories_is_buried",
+            PAIR_SWEEP + "an_advisory_that_its_stream_loses_is_made_up_for",
+            PAIR_SWEEP + "exactly_what_was_given_up_is_buried",
+        ),
+        promise(
+            "or `unacknowledged` where no advisory came.",
+            DRIVERS_DEAD_LETTERS + "what_was_given_up_without_an_advisory_is_found",
+            PAIR_SWEEP + "while_advisories_wait_nothing_is_swept",
+        ),
+        promise(
+            "once nothing is outstanding, or once the ack floor has passed the message.",
+            PAIR_SWEEP + "what_is_outstanding_is_left_until_it_is_settled",
+            PAIR_SWEEP + "what_the_ack_floor_has_passed_is_buried_beside_outstanding_ones",
+        ),
+        promise(
+            "A sweep buries no message that is outstanding.",
+            PAIR_SWEEP + "what_is_outstanding_is_left_until_it_is_settled",
+            PAIR_SWEEP + "both_looks_must_find_a_message_settled",
+            PAIR_SWEEP + "exactly_what_was_given_up_is_buried",
+        ),
+        promise(
+            "whose messages no other consumer may want.",
+            PAIR_SWEEP + "what_another_consumer_may_want_is_not_buried",
+            PAIR_SWEEP + "a_list_that_lacks_a_consumer_proves_nothing",
+            PAIR_SWEEP + "consumers_that_prove_nothing_are_not_swept",
+        ),
+        promise(
+            "Elsewhere there is no sweep, because a letter that is not there may have been stored.",
+            PAIR_SWEEP + "letters_whose_absence_says_nothing_are_not_swept_for",
+        ),
+        promise(
+            "A letter that is deleted after a sweep does not come back.",
+            PAIR_SWEEP + "a_letter_that_is_deleted_does_not_come_back_with_the_next_program",
+            PAIR_SWEEP + "a_message_is_looked_at_once",
+        ),
+        promise(
+            "A look that fails is the event `SweepFailed`, and repeated.",
+            DRIVERS_DEAD_LETTERS + "a_look_that_fails_is_told",
+            PAIR_SWEEP + "a_refused_letter_is_told_and_tried_again",
+        ),
+        promise(
             "Several programs may keep the same dead letters.",
+            PAIR_SWEEP + "two_programs_that_sweep_at_once_bury_once",
             PAIR_DEAD_LETTERS + "two_programs_at_once_store_it_once",
             SIMULATION + "dead_letters_are_stored_once",
         ),
@@ -136,6 +183,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "Each dead letter is stored once, with `Nats-Msg-Id`, and long after the stream's `duplicate_window` too",
             DRIVERS_DEAD_LETTERS + "an_advisory_that_comes_again_is_stored_once",
             PAIR_DEAD_LETTERS + "an_advisory_that_comes_again_is_stored_once",
+            PAIR_SWEEP + "an_advisory_that_comes_late_is_not_buried_again",
             SIMULATION + "dead_letters_are_stored_once",
             SIMULATION + "a_dead_letter_that_is_stored_without_a_look_is_found",
         ),
@@ -160,9 +208,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Callbacks": ("So an order for all clients needs one client",),
     "Dead letters": (
-        "What was given up before that stream existed is not stored.",
-        "Servers send an advisory once.",
-        "Where its stream has no leader at that moment, no dead letter is stored",
+        "Servers send an advisory once, and lose some",
+        "acknowledged messages stay, so nothing tells them from others.",
+        "The other streams delete what is terminated, so a sweep finds nothing of it.",
     ),
 }
 """By section: sentences that sound like a guarantee, and describe something."""

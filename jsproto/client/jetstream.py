@@ -18,6 +18,7 @@ from typing import Unpack
 from jsproto.client.connection.requests import retry_policy
 from jsproto.client.consume.dead_letters import DeadLetterPlan, DeadLetterSpec, bury, open_dead_letters
 from jsproto.client.consume.subscribe import Subscriptions
+from jsproto.client.consume.sweep import Sweep
 from jsproto.client.copy.target import CopyTarget, find_target
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
@@ -201,6 +202,13 @@ class JetStream(Reads, Subscriptions):
             DeadLetterError: others write to the subject of the dead letter, again and again.
         """
         return self.session.run(bury(self, plan, advisory, now, timeout))
+
+    def sweep(self, plan: DeadLetterPlan, *, every: float | None, now: float, timeout: float | None = None) -> Sweep:
+        """Look for messages that were given up without an advisory, now and each ``every`` seconds. See ``Sweep``.
+
+        ``every``: None for no look at all. ``timeout``: seconds for each question.
+        """
+        return Sweep(self, plan, every=every, now=now, timeout=timeout)
 
     def consistent_session(
         self,

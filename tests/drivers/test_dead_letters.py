@@ -10,7 +10,7 @@ import pytest
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import DeadLetterError, LocalProtocolError
-from jsproto.events import CallbackFailed, Event
+from jsproto.events import CallbackFailed, Event, SweepFailed
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_subscribing import until
@@ -91,6 +91,39 @@ async def test_what_was_given_up_meanwhile_is_stored_by_the_next_program(cemeter
         assert sorted(letter.data for letter in await here.letters(5)) == [b"%d" % number for number in range(5)]
 
 
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+async def test_what_was_given_up_without_an_advisory_is_found(cemetery: Any, retention: str) -> None:
+    """Nobody kept the first advisories. The second ones are purged, as if the servers had lost them."""
+    here = await cemetery(retention=retention)
+    sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=1)
+
+    async def give_up(*payloads: bytes) -> None:
+        for payload in payloads:
+            await here.js.publish(f"{here.name}.a", payload)
+        one, two = await sub.fetch(2)
+        await one.ack_sync()
+        await two.nak()
+        assert await sub.fetch(1, timeout=0.2) == []
+
+    await give_up(b"billed", b"early")
+    letters = await here.js.dead_letters(here.name, "C", to=here.dead, sweep_every=None)
+    await letters.stop()
+    await give_up(b"billed", b"lost")
+    await here.js.purge_stream(f"{here.name}-GIVEN-UP")
+    async with await here.js.dead_letters(here.name, "C", to=here.dead, sweep_every=0.1):
+        found = await here.letters(2)
+    assert [letter.data for letter in found] == [b"early", b"lost"]
+    assert {letter.headers["Dead-Letter-Reason"] for letter in found} == {"unacknowledged"}
+
+
+async def test_a_look_that_fails_is_told(cemetery: Any) -> None:
+    events: list[Event] = []
+    here = await cemetery(events.append)
+    async with await here.js.dead_letters(here.name, "C", to=here.dead, sweep_every=0.01):
+        await here.js.delete_stream(here.name)
+        await until(lambda: any(isinstance(event, SweepFailed) for event in events))
+
+
 async def test_an_advisory_that_comes_again_is_stored_once(cemetery: Any) -> None:
     """The stream of the dead letters forgets ids after 0.1 seconds. The consumer of the advisories begins again."""
     here = await cemetery()
@@ -142,5 +175,7 @@ async def test_what_does_not_fit_is_an_error_at_the_start(cemetery: Any) -> None
         await here.js.dead_letters(here.name, to="NOWHERE")
     with pytest.raises(LocalProtocolError, match="itself"):
         await here.js.dead_letters(here.name, to=here.name)
+    with pytest.raises(LocalProtocolError, match="sweep_every"):
+        await here.js.dead_letters(here.name, to=here.dead, sweep_every=-1)
     with pytest.raises(LocalProtocolError, match="retry_delay"):
         await here.js.dead_letters(here.name, to=here.dead, retry_delay=-1)

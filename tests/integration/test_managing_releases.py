@@ -86,3 +86,24 @@ def test_each_release_manages_and_keeps_dead_letters(version: str, server_for: S
         found = sorted((letter.headers["Dead-Letter-Subject"], letter.data) for letter in letters)
         assert found == [("orders.0", b"3"), ("orders.1", b"4"), ("orders.2", b"5")]
         assert [info.name for info in js.consumers("ORDERS")] == ["billing"]
+
+
+@pytest.mark.parametrize("version", servers.RELEASES)
+def test_each_release_shows_what_was_given_up_without_an_advisory(version: str, server_for: ServerFor) -> None:
+    """Up to 2.14.0 the ack floor stays before the first message that was given up, for ever."""
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("ORDERS", subjects=["orders.>"], retention="workqueue")
+        js.create_stream("DEAD", subjects=["dead.>"], storage="memory")
+        for n in range(8):
+            js.publish("orders.1", b"%d" % n)
+        with js.pull_subscribe("orders.*", durable="billing", max_deliver=1) as orders:
+            for message in orders.fetch(8):
+                if int(message.data) % 3:
+                    message.ack_sync()
+                else:
+                    message.nak()
+            assert orders.fetch(1, timeout=0.2) == []
+        with js.subscribe("dead.>", ordered=True) as dead, js.dead_letters("ORDERS", "billing", to="DEAD"):
+            assert [dead.next_msg(timeout=30).data for _ in range(3)] == [b"0", b"3", b"6"]
+        assert js.stream_info("ORDERS").state.messages == 3

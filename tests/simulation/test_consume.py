@@ -71,9 +71,8 @@ def test_dead_letters_are_stored_once() -> None:
 
 @pytest.mark.slow
 def test_a_dead_letter_that_is_stored_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(js: Any, plan: Any, told: Any, message: Any, *_: Any, **__: Any) -> Generator[Any, Any, Any]:
-        now = _[1]
-        return (yield js.publish(f"dead.{told.seq}", message.data, now=now))
+    def careless(js: Any, plan: Any, letter: Any, now: float, *_: Any, **__: Any) -> Generator[Any, Any, Any]:
+        return (yield js.publish(f"dead.{letter.seq}", letter.message.data, now=now))
 
     monkeypatch.setattr(dead_letters, "_store", careless)
     found = search(consuming.dead_letters, seeds=SEEDS, hosts=consuming.undertakers, check=consuming.check_dead_letters)

@@ -13,7 +13,8 @@ Rules:
   last one still (``Nats-Expected-Last-Subject-Sequence``). So a letter with a subject of its own is stored once.
 * The message id is made of stream, consumer, sequence and the creation time of the stream.
 
-Not here: who takes the advisories, and repeats what failed (``work``, and the drivers).
+Not here: who takes the advisories, and repeats what failed (``work``, and the drivers). Messages whose advisory was
+lost (``sweep``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jsproto._event import event
 from jsproto.api_errors import (
+    ConsumerNotFoundError,
     StreamNotFoundError,
     StreamWrongLastSequenceError,
 )
@@ -58,15 +60,21 @@ SUBJECT: Final = PREFIX + "Subject"
 """The subject of the message. It is not there when the message was gone."""
 DELIVERIES: Final = PREFIX + "Deliveries"
 REASON: Final = PREFIX + "Reason"
-"""``max_deliver`` or ``terminated``."""
+"""``max_deliver`` or ``terminated``, or ``unacknowledged`` where no advisory came."""
 NOTE: Final = PREFIX + "Note"
 """The reason that a client gave with ``term``, if it did."""
 TIME: Final = PREFIX + "Time"
-"""When the server gave the message up, as RFC 3339 writes it."""
+"""When the server gave the message up, as RFC 3339 writes it. Only an advisory says that."""
 ADVISORY: Final = PREFIX + "Advisory"
 """The id of the advisory."""
 MISSING: Final = PREFIX + "Missing"
 """Why payload and headers are not there: ``gone`` or ``too large``."""
+
+UNACKNOWLEDGED: Final = "unacknowledged"
+"""The reason of a letter without an advisory: its consumer has passed the message, and nobody acknowledged it."""
+
+SWEPT: Final = "swept."
+"""Before the name of a consumer: the metadata of the advisories' consumer that say how far it was swept."""
 
 FIELDS: Final = ("stream", "consumer", "seq", "subject")
 """What a template for subjects may have in braces."""
@@ -107,11 +115,36 @@ class DeadLetterSpec:
 
 @event
 class DeadLetterPlan:
-    """How the dead letters are kept: ``subject`` is the template, ``info`` the consumer of the advisories."""
+    """How the dead letters are kept: ``subject`` is the template, ``info`` the consumer of the advisories.
+
+    ``is_kept_apart``: each letter has a subject of its own, and stays. So its absence says that it was never stored.
+    """
 
     spec: DeadLetterSpec
     subject: str
     info: ConsumerInfo
+    is_kept_apart: bool
+
+
+@event
+class DeadLetter:
+    """What becomes a dead letter.
+
+    ``origin`` tells the stream from others of its name. ``message``: None if it is gone. ``told``: what the advisory
+    says, None where none came.
+    """
+
+    stream: str
+    consumer: str
+    seq: int
+    origin: str
+    message: StoredMsg | None
+    told: MessageGivenUp | None
+
+    @property
+    def msg_id(self) -> str:
+        """The message id of the letter."""
+        return f"dead-letter:{self.stream}:{self.consumer}:{self.seq}:{self.origin}"
 
 
 def open_dead_letters(
@@ -133,8 +166,14 @@ def open_dead_letters(
         name=name, durable_name=name, ack_policy="explicit",
         filter_subjects=given_up_subjects(spec.stream, spec.consumer),
     )  # fmt: skip
-    info: ConsumerInfo = yield js.create_consumer(advisories, config, now=now, timeout=timeout)
-    return DeadLetterPlan(spec, subject, info)
+    try:
+        info: ConsumerInfo | None = yield js.consumer_info(advisories, name, now=now, timeout=timeout)
+    except ConsumerNotFoundError:
+        info = None
+    if info is None or set(info.config.filters) != set(config.filters):
+        info = yield js.create_consumer(advisories, config, now=now, timeout=timeout)
+    is_kept_apart = target.config.retention == "limits" and {"stream", "seq"} <= set(_FIELD.findall(subject))
+    return DeadLetterPlan(spec, subject, info, is_kept_apart)
 
 
 def bury(
@@ -152,11 +191,8 @@ def bury(
         js.session.emit(UnexpectedMessage(plan.info.stream_name, str(error)))
         return None
     message, origin = yield from _find(js, told, now, timeout)
-    try:
-        ack: PubAck | None = yield from _store(js, plan, told, message, origin, now, timeout)
-    except MaxPayloadError:
-        ack = yield from _store(js, plan, told, message, origin, now, timeout, missing="too large")
-    return ack
+    letter = DeadLetter(told.stream, told.consumer, told.seq, origin, message, told)
+    return (yield from store_letter(js, plan, letter, now, timeout))
 
 
 def _find(
@@ -175,39 +211,41 @@ def _find(
     return (message if message.timestamp <= told.timestamp else None), origin
 
 
-def _store(
-    js: JetStream,
-    plan: DeadLetterPlan,
-    told: MessageGivenUp,
-    message: StoredMsg | None,
-    origin: str,
-    now: float,
-    timeout: float | None,
-    *,
-    missing: str = "gone",
+def store_letter(
+    js: JetStream, plan: DeadLetterPlan, letter: DeadLetter, now: float, timeout: float | None
 ) -> Generator[Ticket[Any], Any, PubAck | None]:
-    to = plan.spec.to
+    """Store a dead letter, without payload where it is too large. None: it is stored already. Raises as ``bury``."""
+    try:
+        ack: PubAck | None = yield from _store(js, plan, letter, now, timeout)
+    except MaxPayloadError:
+        ack = yield from _store(js, plan, letter, now, timeout, missing="too large")
+    return ack
+
+
+def _store(
+    js: JetStream, plan: DeadLetterPlan, letter: DeadLetter, now: float, timeout: float | None, *, missing: str = "gone"
+) -> Generator[Ticket[Any], Any, PubAck | None]:
+    to, message, told = plan.spec.to, letter.message, letter.told
     original = "gone" if message is None else message.subject
     whole = message if missing == "gone" else None
     subject = _fill(
         plan.subject,
-        {"stream": told.stream, "consumer": told.consumer, "seq": str(told.seq), "subject": original},
+        {"stream": letter.stream, "consumer": letter.consumer, "seq": str(letter.seq), "subject": original},
     )
-    msg_id = f"dead-letter:{told.stream}:{told.consumer}:{told.seq}:{origin}"
-    headers = _headers(told, message, whole, missing)
+    headers = _headers(letter, whole, missing)
     for _ in range(_FENCES):
         last_seq = 0
         try:
             last: StoredMsg = yield js.get_last_msg(to, subject, level="leader", now=now, timeout=timeout)
-            if last.headers.get(MSG_ID) == msg_id or last.headers.get(ADVISORY) == told.id:
+            if last.headers.get(MSG_ID) == letter.msg_id or (told and last.headers.get(ADVISORY) == told.id):
                 return None
             last_seq = last.seq
         except MessageNotFoundError:
             pass
         try:
             ack: PubAck = yield js.publish(
-                subject, b"" if whole is None else whole.data, headers=headers, msg_id=msg_id, expected_stream=to,
-                expected_last_subject_seq=last_seq, now=now, timeout=timeout,
+                subject, b"" if whole is None else whole.data, headers=headers, msg_id=letter.msg_id,
+                expected_stream=to, expected_last_subject_seq=last_seq, now=now, timeout=timeout,
             )  # fmt: skip
         except StreamWrongLastSequenceError:
             continue
@@ -215,21 +253,29 @@ def _store(
     raise DeadLetterError(to, f"others write to {subject}, so it cannot be known whether the dead letter is stored")
 
 
-def _headers(told: MessageGivenUp, message: StoredMsg | None, whole: StoredMsg | None, missing: str) -> Headers:
+def _headers(letter: DeadLetter, whole: StoredMsg | None, missing: str) -> Headers:
     """The headers of the message, and those of the dead letter."""
     kept = [] if whole is None else whole.headers.items()
-    own = [(STREAM, told.stream), (CONSUMER, told.consumer), (SEQUENCE, str(told.seq))]
-    if message is not None:
-        own.append((SUBJECT, message.subject))
-    own += [(DELIVERIES, str(told.deliveries)), (REASON, told.reason)]
-    note = " ".join((told.note or "").split())
-    if note:
-        own.append((NOTE, note.replace("\0", " ")))
-    own += [(TIME, format_timestamp(told.timestamp)), (ADVISORY, told.id)]
+    own = [(STREAM, letter.stream), (CONSUMER, letter.consumer), (SEQUENCE, str(letter.seq))]
+    if letter.message is not None:
+        own.append((SUBJECT, letter.message.subject))
+    own += [(REASON, UNACKNOWLEDGED)] if letter.told is None else _advised(letter.told)
     if whole is None:
         own.append((MISSING, missing))
     renamed = [(_ORIGINAL + name if name.startswith(("Nats-", PREFIX)) else name, value) for name, value in kept]
     return Headers([*renamed, *own])
+
+
+def _advised(told: MessageGivenUp) -> list[tuple[str, str]]:
+    """What the advisory says, as headers."""
+    note = " ".join((told.note or "").split()).replace("\0", " ")
+    return [
+        (DELIVERIES, str(told.deliveries)),
+        (REASON, told.reason),
+        *([(NOTE, note)] if note else []),
+        (TIME, format_timestamp(told.timestamp)),
+        (ADVISORY, told.id),
+    ]
 
 
 # -- how it is opened --------------------------------------------------------------------------------------------------

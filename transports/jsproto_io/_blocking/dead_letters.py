@@ -32,13 +32,15 @@ class KeepsDeadLetters:
         subject: str | None = None,
         advisories: str | None = None,
         retry_delay: Timeout = 5.0,
+        sweep_every: Timeout | None = 60.0,
         timeout: Timeout | None = None,
     ) -> ConsumeContext:
         """Store what a consumer gave up in another stream: messages with ``max_deliver`` deliveries, or terminated.
 
         It goes on until it is stopped. It reads the server's advisories from a stream by a durable consumer, so what
-        was given up while no program was at work is stored by the next one. A dead letter has the payload and the
-        headers of its message, and headers that begin with ``Dead-Letter-``. Each is stored once.
+        was given up while no program was at work is stored by the next one. Where acknowledged messages are deleted, a
+        sweep finds those whose advisory was lost. A dead letter has the payload and the headers of its message, and
+        headers that begin with ``Dead-Letter-``. Each is stored once.
 
         Args:
             stream: the name of the consumer's stream.
@@ -49,6 +51,7 @@ class KeepsDeadLetters:
             advisories: the stream that keeps the advisories, which is created where there is none. None: the one that
                 takes them, or ``<stream>-GIVEN-UP``.
             retry_delay: seconds, or a timedelta, until a dead letter that was refused is tried again.
+            sweep_every: seconds, or a timedelta, from one sweep to the next. None: no sweeps.
             timeout: seconds, or a timedelta, for each question to the server. None: that of ``jetstream()``.
 
         Returns:
@@ -62,6 +65,7 @@ class KeepsDeadLetters:
         """
         core, connection = self._core, self._connection
         limit, delay = seconds(timeout, default=core.timeout), seconds(retry_delay, "retry_delay")
+        pause = seconds(sweep_every, "sweep_every")
         spec = DeadLetterSpec(stream, consumer, to, subject, advisories)
         plan = connection._ask(lambda now: core.dead_letters(spec, now=now, timeout=limit), None)
         pull = connection._call(lambda now: core.pull_consumer(plan.info, JSMsg, facade=connection))
@@ -70,5 +74,11 @@ class KeepsDeadLetters:
             connection._ask(lambda now: core.bury(plan, message.data, now=now, timeout=limit), None)
 
         work = PullSubscription(pull, plan.info.config, core, connection).consume(bury, retry_delay=delay)
-        work._at_end = pull.unsubscribe
+        sweep = connection._call(lambda now: core.sweep(plan, every=pause, now=now, timeout=limit))
+
+        def end(now: float) -> None:
+            pull.unsubscribe(now)
+            sweep.close(now)
+
+        work._at_end = end
         return work

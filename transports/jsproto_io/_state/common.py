@@ -34,6 +34,7 @@ from jsproto.events import (
     SlowConsumer,
     StreamRecreated,
     SubscriptionFailed,
+    SweepFailed,
 )
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
@@ -57,7 +58,7 @@ MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for year
 
 WARNINGS: Final = (
     CallbackFailed, ConsumerNotDeleted, ConsumerSilent, EventsDropped, ServerReportedError, SlowConsumer,
-    StreamRecreated, SubscriptionFailed,
+    StreamRecreated, SubscriptionFailed, SweepFailed,
 )  # fmt: skip
 """Events that are logged as warnings."""
 
