@@ -621,7 +621,7 @@ class SubscribeError(Error):
 class RetentionError(SubscribeError):
     """An ordered reading of ``stream`` would lose messages, because of its retention "interest".
 
-    The server deletes what it has sent to a consumer without acknowledgements, received or not (FACTS.md F5.41).
+    The server deletes what it has sent to a consumer without acknowledgements, received or not (FACTS.md F5.43).
     """
 
     def __init__(self, stream: str) -> None:

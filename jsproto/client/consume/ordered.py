@@ -15,7 +15,7 @@ So the application gets each message once and in order:
   (``IfMissed``). What they dropped while a consumer waited shows as a hole in the sequences, if all is read. Then the
   state is asked for.
 * No message comes twice: what is not newer than the last message is not kept.
-* A stream with retention "interest" is refused: its server deletes what it has sent, received or not (FACTS.md F5.41).
+* A stream with retention "interest" is refused: its server deletes what it has sent, received or not (FACTS.md F5.43).
 
 Rules:
 
