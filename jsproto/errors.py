@@ -542,14 +542,14 @@ class BatchStalledError(BatchError, TimeoutError):
 class AsyncPublishError(Error):
     """Messages that were published without a ticket each were not acknowledged. ``failed`` is how many.
 
-    ``failures``: pairs of a message, as it was given to ``publish_many``, and its error. All of them, unless they were
-    more than the publisher keeps. The cause (``__cause__``) is the first error.
+    ``failures``: pairs of a message, as it was given to ``publish_many``, and its error. One or more, in the order in
+    which they failed. The cause (``__cause__``) is the first error.
     """
 
-    def __init__(self, failed: int, failures: Sequence[tuple[tuple[Any, ...], Error]]) -> None:
-        first = f"; the first one, to {failures[0][0][0]}: {failures[0][1]}" if failures else ""
-        super().__init__(f"messages without an acknowledgement: {failed}{first}")
-        self.failed = failed
+    def __init__(self, failures: Sequence[tuple[tuple[Any, ...], Error]]) -> None:
+        (subject, *_), error = failures[0]
+        super().__init__(f"messages without an acknowledgement: {len(failures)}; the first one, to {subject}: {error}")
+        self.failed = len(failures)
         self.failures = failures
 
 

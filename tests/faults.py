@@ -379,7 +379,7 @@ REPORTED: Final[dict[int, tuple[Requirement, ...]]] = {
         row(
             "memory grows with what is not acknowledged",
             PUBLISHER + "the_window_in_bytes_is_overrun_by_one_message",
-            PUBLISHER + "failures_are_kept_up_to_the_window",
+            PUBLISHER + "a_window_of_failures_stops_the_publisher_until_they_are_taken",
             FAST + "what_is_not_known_to_be_stored_is_kept_for_another_try",
             SESSION + "the_outbound_buffer_is_bounded",
         ),

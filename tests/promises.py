@@ -346,7 +346,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "stateful/test_pair_stateful.py::TestAtomicFaults",
         ),
         promise(
-            "Another batch should begin with `batch.unacknowledged`, which a lossless batch has.",
+            "Another batch begins with `batch.unacknowledged`, which a fast-ingest batch has: see [Loading all of "
+            "it](#loading-all-of-it).",
             DRIVERS_RECONNECT + "a_lossless_batch_ends_with_the_link_and_is_published_again",
             CLIENT_FAST + "what_is_not_known_to_be_stored_is_kept_for_another_try",
             "stateful/test_pair_stateful.py::TestFastFaults",

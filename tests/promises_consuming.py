@@ -488,7 +488,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_KEEPALIVE + "a_peer_that_asks_and_never_reads_costs_no_memory",
             CLIENT_PULL + "messages_nobody_asked_for_are_bounded",
             CLIENT_DIRECT + "the_memory_is_bounded_however_few_messages_a_page_has",
-            CLIENT_PUBLISHER + "failures_are_kept_up_to_the_window",
+            CLIENT_PUBLISHER + "a_window_of_failures_stops_the_publisher_until_they_are_taken",
             CLIENT_FAST_LOSSY + "gap_ok_what_others_refused_is_not_kept_though_one_before_them_waits",
             SERVER_SESSION + "what_a_client_costs_is_bounded",
         ),

@@ -34,6 +34,7 @@ DRIVERS_DURATIONS: Final = "drivers/test_durations.py::test_"
 DRIVERS_ENDS: Final = "drivers/test_ends.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
 DRIVERS_FAULTS: Final = "drivers/test_faults.py::test_"
+DRIVERS_IN_HAND: Final = "drivers/test_in_hand.py::test_"
 DRIVERS_OUTAGE: Final = "drivers/test_outage.py::test_"
 DRIVERS_PUBLISHING: Final = "drivers/test_publishing.py::test_"
 DRIVERS_READING: Final = "drivers/test_reading.py::test_"
@@ -63,6 +64,23 @@ TRANSCRIPTS_SERVER_ROLE: Final = "transcripts/test_server_role.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "jsproto_io.sync:PipelinedPublisher": (
+        promise(
+            "The messages that are not known to be stored, in order: what another batch or publisher would begin with.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_publisher_ahead",
+            CLIENT_PUBLISHER + "failures_are_kept_however_many_they_are",
+        ),
+        promise(
+            "What it gave, and was not published when the call ended with an error, is at the end of "
+            "``unacknowledged``.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_publisher_ahead",
+            DRIVERS_IN_HAND + "ctrl_c_loses_nothing",
+            DRIVERS_IN_HAND + "each_row_is_published_or_handed_back_or_still_in_the_source",
+        ),
+        promise(
+            "This holds for any error, for a cancellation and for Ctrl-C.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_batch",
+            DRIVERS_IN_HAND + "ctrl_c_loses_nothing",
+        ),
         promise(
             "Wait until every message has its acknowledgement or has failed.",
             CLIENT_PUBLISHER + "every_message_ends_exactly_once",
@@ -163,9 +181,18 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_BAD_INPUT + "what_cannot_be_sent_spends_no_sequence",
         ),
         promise(
-            "The published messages that are not known to be stored, in order: what another batch would begin with.",
+            "The messages that are not known to be stored, in order: what another batch or publisher would begin with.",
             CLIENT_FAST + "what_is_not_known_to_be_stored_is_kept_for_another_try",
             DRIVERS_RECONNECT + "a_lossless_batch_ends_with_the_link_and_is_published_again",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_batch",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_publisher_ahead",
+            DRIVERS_IN_HAND + "each_row_is_published_or_handed_back_or_still_in_the_source",
+        ),
+    ),
+    "jsproto:FastPublisher": (
+        promise(
+            "The published messages that are not known to be stored, in order: what another batch would begin with.",
+            CLIENT_FAST + "what_is_not_known_to_be_stored_is_kept_for_another_try",
         ),
     ),
     "jsproto_io.sync:JSMsg": (

@@ -10,16 +10,20 @@ from tests.promises import (
     DRIVERS_BAD_INPUT,
     DRIVERS_CANCELLING,
     DRIVERS_FACADE,
+    DRIVERS_OUTAGE,
     DRIVERS_SESSIONS,
     INTEGRATION_CLUSTER,
+    README,
     Promise,
     promise,
 )
 
 CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
+CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_RETRY: Final = "client/test_publish_retry.py::test_"
 CLI_END_TO_END: Final = "cli/test_end_to_end.py::test_"
+DRIVERS_IN_HAND: Final = "drivers/test_in_hand.py::test_"
 DRIVERS_KEYWORDS: Final = "drivers/test_publish_keywords.py::test_"
 INTEGRATION_PERSISTENCE: Final = "integration/test_persistence.py::test_"
 INTEGRATION_PUBLISH_RELEASES: Final = "integration/test_publish_releases.py::test_"
@@ -82,6 +86,62 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "The mode cannot be switched on or off later, and excludes replicas and atomic batches.",
             DRIVERS_SESSIONS + "asynchronous_persistence_is_warned_of",
             TRANSCRIPTS_SERVER_ROLE + "the_server_role_answers_as_the_reference[cons-persist_forms@2.15.1]",
+        ),
+    ),
+    "Loading all of it": (
+        promise(
+            "`load` stores every row of an iterator, through lost links and restarts of the server:",
+            README + "loading_all_of_it",
+            README + "rows_are_loaded_through_restarts_of_the_server_on_threads",
+            README + "rows_are_loaded_through_restarts_of_the_server_on_loops",
+        ),
+        promise(
+            "`unacknowledged` has every message that the batch took and is not known to have stored, in order: those "
+            "that it published, then those that it has not. What an iterator has not given yet is still in the "
+            "iterator.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_batch",
+            DRIVERS_IN_HAND + "each_row_is_published_or_handed_back_or_still_in_the_source",
+        ),
+        promise(
+            "Of a list, a tuple or columns `unacknowledged` has all the rest.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_batch",
+            DRIVERS_IN_HAND + "the_recovery_is_one_for_all_sources",
+        ),
+        promise(
+            "It is the same after any error, a cancellation or Ctrl-C: `left = batch.unacknowledged`, and go on with "
+            "the same iterator.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_batch",
+            DRIVERS_IN_HAND + "ctrl_c_loses_nothing",
+            DRIVERS_IN_HAND + "each_row_is_published_or_handed_back_or_still_in_the_source",
+        ),
+        promise(
+            "Each row is stored at least once. What was under way may be stored a second time, by the next batch. The "
+            "`msg_id` keeps the second copy out, if it comes within the stream's `duplicate_window` (two minutes, if "
+            "it is not set).",
+            README + "rows_are_loaded_through_restarts_of_the_server_on_threads",
+            README + "rows_are_loaded_through_restarts_of_the_server_on_loops",
+            DRIVERS_IN_HAND + "the_recovery_is_one_for_all_sources",
+        ),
+        promise(
+            "After a LocalProtocolError, a cancellation or Ctrl-C the batch is open. `take_unpublished()` takes back "
+            "what `publish_many` has not published, and the first of them is the refused one. `commit` fails as long "
+            "as messages of an iterator are not taken back.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_batch",
+            DRIVERS_IN_HAND + "ctrl_c_loses_nothing",
+        ),
+        promise(
+            "An `async_publisher()` has the same two. `AsyncPublishError` of `publish_many` and `flush` holds the "
+            "failed messages, all of them, and then they are not in `unacknowledged`.",
+            DRIVERS_IN_HAND + "nothing_is_lost_between_the_caller_and_a_publisher_ahead",
+            DRIVERS_IN_HAND + "flush_does_not_forget_what_was_taken",
+            DRIVERS_OUTAGE + "many_messages",
+            CLIENT_PUBLISHER + "failures_are_kept_however_many_they_are",
+            CLIENT_PUBLISHER + "a_window_of_failures_stops_the_publisher_until_they_are_taken",
+        ),
+        promise(
+            "An atomic batch stores nothing of what was given to it before it failed.",
+            DRIVERS_ATOMIC_FACADE + "a_connection_that_is_lost_ends_the_batch",
+            DRIVERS_IN_HAND + "a_batch_of_too_many_takes_one_more_than_it_can_hold",
         ),
     ),
     "Keywords of a publish": (

@@ -12,11 +12,15 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
 from typing import Any, Final
 
+import anyio
 import nats
 import pytest
 
+from jsproto import publish_headers
 from jsproto_io.contexts import VARIABLES
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
@@ -38,6 +42,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     DRIVERS: (
         "force_reconnect", "from_env", "atomic_batch", "js.counter(", "js.snapshot(", "session.token", "fetch_no_wait",
         "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "NatsServer()", "js.purge_stream(",
+        "load(js, rows_of(", "async def load(js, rows)",
     ),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
@@ -108,6 +113,66 @@ def test_the_keywords_of_a_publish(fresh: NatsServer) -> None:
 
 def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "atomic_batch"), fresh) == "3 stored together, the last one as 3\n103\n"
+
+
+ROWS: Final = 12_000
+
+
+def rows_through(server: NatsServer) -> Iterator[tuple[str, bytes, Any]]:
+    """Rows with ids. The server is restarted, or killed and started, while some of them are read."""
+    for number in range(ROWS):
+        if number in (3_000, 6_000, 9_000):
+            server.kill() if number == 6_000 else server.stop()
+            server.start()
+        payload = b"%d" % number
+        yield "rows.new", payload, publish_headers("rows.new", payload, msg_id=str(number))
+
+
+def loader(words: str, module: str = "asyncio") -> Any:
+    """The function ``load`` of a program of the README."""
+    names: dict[str, Any] = {}
+    exec(program_with(DRIVERS, words).partition("\n\ndef rows_of")[0].replace("asyncio", module), names)
+    return names["load"]
+
+
+def check_loaded(server: NatsServer) -> None:
+    with connect(server.url) as nc:
+        assert [int(message.data) for message in nc.jetstream().get_batch("ROWS")] == list(range(ROWS))
+
+
+def test_loading_all_of_it(fresh: NatsServer) -> None:
+    assert run(program_with(DRIVERS, "load(js, rows_of("), fresh) == "10000 stored\n"
+
+
+@pytest.mark.server
+def test_rows_are_loaded_through_restarts_of_the_server_on_threads() -> None:
+    with NatsServer(config=servers.config()) as server:
+        with connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.05) as nc:
+            js = nc.jetstream()
+            js.create_stream("ROWS", subjects=["rows.>"], allow_batched=True, allow_direct=True)
+            loader("load(js, rows_of(")(js, rows_through(server))
+        check_loaded(server)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["iterator", "asynchronous iterator"])
+@pytest.mark.parametrize("module", ["asyncio", "trio"])
+def test_rows_are_loaded_through_restarts_of_the_server_on_loops(module: str, asynchronous: bool) -> None:
+    async def asynchronously(rows: Iterator[Any]) -> AsyncIterator[Any]:
+        for row in rows:
+            yield row
+
+    async def load(server: NatsServer) -> None:
+        driver: Any = import_module(f"jsproto_io.{module}")
+        async with driver.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.05) as nc:
+            js = nc.jetstream()
+            await js.create_stream("ROWS", subjects=["rows.>"], allow_batched=True, allow_direct=True)
+            rows = rows_through(server)
+            await loader("async def load(js, rows)", module)(js, asynchronously(rows) if asynchronous else rows)
+
+    with NatsServer(config=servers.config()) as server:
+        anyio.run(load, server, backend=module)
+        check_loaded(server)
 
 
 def test_reading(fresh: NatsServer) -> None:

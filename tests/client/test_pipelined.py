@@ -17,6 +17,7 @@ from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.errors import (
     APIError,
+    AsyncPublishError,
     BadHeaderError,
     BadSubjectError,
     ConnectionClosedError,
@@ -228,21 +229,43 @@ def test_all_answered() -> None:
     assert answered in peer.harness.completed
 
 
-def test_failures_are_kept_up_to_the_window() -> None:
-    peer = Peer(max_pending=2)
-    for number in range(1, 4):
-        peer.many(1)
+@pytest.mark.parametrize("window", [{"max_pending": 2}, {"max_pending_bytes": 18}])
+def test_a_window_of_failures_stops_the_publisher_until_they_are_taken(window: dict[str, Any]) -> None:
+    peer = Peer(**window)
+    publisher = peer.publisher
+    publisher.raise_failures()  # there are none
+    for number in (1, 2):
+        assert peer.many(1, size=9) == 1
         peer.answer(number, REFUSED)
-    assert peer.publisher.unreported == 3
-    assert (len(peer.publisher.take_failures()), peer.publisher.failed, peer.publisher.unreported) == (2, 3, 0)
-    peer = Peer(max_pending_bytes=10)
-    for number in range(1, 4):
+    with pytest.raises(AsyncPublishError, match="acknowledgement: 2") as caught:
         peer.many(1, size=9)
+    assert (publisher.sequence, publisher.failed) == (2, 2)
+    assert [message for message, _ in caught.value.failures] == [("s.a", b"x" * 9)] * 2
+    assert caught.value.__cause__ is caught.value.failures[0][1]
+    assert publisher.take_failures() == []
+    assert peer.many(1, size=9) == 1
+
+
+def test_failures_are_kept_however_many_they_are() -> None:
+    """One less than the window has failed, and the window is under way when the link goes."""
+    peer = Peer(max_pending=4)
+    rows: list[Message] = [("s.a", b"%d" % n) for n in range(8)]
+    assert peer.publisher.publish_many(rows[:3], peer.now) == 3
+    for number in range(1, 4):
         peer.answer(number, REFUSED)
-    assert (len(peer.publisher.take_failures()), peer.publisher.failed) == (2, 3)
-    peer.many(1, size=9)
-    peer.answer(4, REFUSED)
-    assert len(peer.publisher.take_failures()) == 1
+    assert peer.publisher.publish_many(rows[3:7], peer.now) == 4
+    assert peer.publisher.unacknowledged == rows[:7]
+    peer.publisher.link_lost(ConnectionLostError("gone"), peer.now)
+    assert peer.publisher.unacknowledged == rows[:7]
+    assert [message for message, _ in peer.publisher.take_failures()] == rows[:7]
+    assert peer.publisher.unacknowledged == []
+
+
+def test_messages_with_tickets_are_not_handed_back() -> None:
+    peer = Peer()
+    peer.publisher.publish("s.a", b"promised", now=peer.now)
+    peer.many(1)
+    assert peer.publisher.unacknowledged == [("s.a", b"x")]
 
 
 def test_a_timeout_is_looked_at_in_steps() -> None:

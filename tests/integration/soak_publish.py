@@ -205,6 +205,7 @@ class Fast(Publisher):
                 batch.commit(subject, payload, headers=headers)
         except Error as caught:
             error = caught
+        batch.take_unpublished()  # the backlog has them
         unknown = [] if error is None else batch.unacknowledged
         history.acked.update(map(number_of, messages[: batch.sequence - len(unknown)]))
         if self.gap == "ok":

@@ -130,6 +130,7 @@ def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> l
         begun.append(len(messages))
         if len(begun) == number:
             publish_many(batch, messages[:sequence])
+            batch._put_down(batch._take_in_hand(messages[sequence:]))  # as it does with what it has not published
             raise BatchLostError("cut off", batch_id="x", sequence=sequence, acked=0, ack=None)
         return publish_many(batch, messages)
 
@@ -148,6 +149,7 @@ def test_each_chunk_has_its_own_tries(
     def broken(batch: FastPublisher, messages: Any) -> int:
         begun.append(batch)
         if len(begun) % 2:
+            batch._put_down(batch._take_in_hand(messages))
             raise BatchLostError("stale", batch_id="x", sequence=0, acked=0, ack=None)
         return publish_many(batch, messages)
 

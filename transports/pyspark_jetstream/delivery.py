@@ -146,7 +146,7 @@ class _FastSender:
                 except BatchError as error:
                     if not retries.left:
                         raise WriteError(f"rows of {self._task} were not stored: {error}") from error
-                    todo = [*batch.unacknowledged, *todo[batch.sequence :]]
+                    todo = batch.unacknowledged
                     if batch.acked:
                         retries.reset()
                     retries.wait(self._nc)

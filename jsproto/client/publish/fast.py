@@ -279,9 +279,9 @@ class FastPublisher(Batch):
         except OutboundBufferLimitError:
             if sequence == before:
                 raise
-        finally:
-            self.sequence = sequence
+        finally:  # kept before it is counted, so that an interrupt in between loses nothing
             self._sent.add((sequence, columns if len(run) == sequence - before else columns[: sequence - before]))
+            self.sequence = sequence
             self._sent_at = now if sequence > before else self._sent_at
             if sequence == self._limit:
                 self._window_closed(now)

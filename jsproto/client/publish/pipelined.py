@@ -9,7 +9,8 @@ Rules
  * ``publish`` gives a ticket for its message. ``publish_many`` gives counts, and the failed messages for another try,
    at the cost of no object for a message.
  * A message is held until it is answered, so memory is bounded by the window plus one message.
- * Failed messages are kept up to the same bounds. Beyond them they are only counted.
+ * Failed messages of ``publish_many`` are kept. It refuses to go on while they are as many as the window holds. So
+   memory is bounded by two windows.
  * Nothing is sent twice by this side: whether a message without an answer was stored is not known. Only the caller
    knows whether it may be sent again (with a message id the stream stores it once).
  * A message that no stream takes has reached nobody. One of ``publish`` is sent again after a pause (ADR-22), after
@@ -32,6 +33,7 @@ from typing import ClassVar, Final, NoReturn, TypeAlias
 from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
 from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
+    AsyncPublishError,
     ConnectionClosedError,
     Error,
     LocalProtocolError,
@@ -79,14 +81,13 @@ class PipelinedPublisher(Conversation):
      * ``sequence``: how many messages were published.
      * ``acked``: how many were acknowledged.
      * ``failed``: how many failed.
-     * ``unreported``: how many messages of ``publish_many`` failed since ``take_failures()``.
      * ``error``: why no message can be published any more. None while one can.
     """
 
     __slots__ = (
         "_answered", "_bytes", "_draw_many", "_drawn", "_failures", "_failures_bytes", "_inbox", "_max_bytes",
         "_max_open", "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_replies", "_retries", "_retry", "_sid",
-        "_step_ends", "_steps", "_timeout", "acked", "error", "failed", "sequence", "unreported",
+        "_step_ends", "_steps", "_timeout", "acked", "error", "failed", "sequence",
     )  # fmt: skip
 
     in_any_order: ClassVar[bool] = True
@@ -126,7 +127,6 @@ class PipelinedPublisher(Conversation):
         self.sequence = 0
         self.acked = 0
         self.failed = 0
-        self.unreported = 0
         self.error: Error | None = None
         self._outbox = bulk(outbox)
         self._inbox = inbox
@@ -183,13 +183,28 @@ class PipelinedPublisher(Conversation):
         return self._answered.ticket(not self.pending)
 
     def take_failures(self) -> list[Failure]:
-        """The messages of ``publish_many`` that failed since the last call, in the order in which they failed.
-
-        As many of them, from the first on, as the window holds. ``failed`` counts all.
-        """
+        """The messages of ``publish_many`` that failed since the last call, in the order in which they failed."""
         failures, self._failures = self._failures, []
-        self._failures_bytes = self.unreported = 0
+        self._failures_bytes = 0
         return failures
+
+    def raise_failures(self) -> None:
+        """Hand back the messages of ``publish_many`` that failed, if there are any.
+
+        Raises: AsyncPublishError: it holds what ``take_failures()`` would have returned.
+        """
+        if self._failures:
+            failures = self.take_failures()
+            raise AsyncPublishError(failures) from failures[0][1]
+
+    @property
+    def unacknowledged(self) -> list[Message]:
+        """The messages of ``publish_many`` that are not known to be stored: those that failed, then those under way.
+
+        Failures that were handed back are not among them.
+        """
+        under_way = [sent for sent in self._open.values() if len(sent) < 4]
+        return [message for message, _ in self._failures] + under_way
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -233,10 +248,15 @@ class PipelinedPublisher(Conversation):
         They are fewer than all when the window closes or the outbox is full. Wait for ``ready()``, or for the outbox,
         and go on after those that were taken. What fails later is in ``take_failures()``.
 
-        Raises: as ``publish``. The messages before a bad one are taken, and ``sequence`` says how many they are.
+        Raises, besides what ``publish`` raises:
+         * AsyncPublishError: as many messages have failed as the window holds. It hands them back, and none was taken.
+
+        The messages before a bad one are taken, and ``sequence`` says how many they are.
         """
         if self.error is not None:
             self._refuse()
+        if len(self._failures) >= self._max_pending or self._failures_bytes >= self._max_bytes:
+            self.raise_failures()
         room = self.room
         if room <= 0 or not messages:
             return 0
@@ -455,10 +475,8 @@ class PipelinedPublisher(Conversation):
                 ticket.succeed(answer)
             self._outbox.completed(ticket)
         elif isinstance(answer, Error):
-            self.unreported += 1
-            if len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
-                self._failures.append((sent, answer))
-                self._failures_bytes += len(sent[1])
+            self._failures.append((sent, answer))
+            self._failures_bytes += len(sent[1])
 
     def _acknowledge(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
         """``receive`` for plain acknowledgements, all at once. Pays: ``async-publish``."""

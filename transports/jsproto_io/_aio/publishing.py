@@ -6,7 +6,7 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterable, Generator, Sequence
+from collections.abc import AsyncIterable, Generator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
@@ -15,7 +15,6 @@ from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdviso
 from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPublisher
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
-from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
@@ -23,7 +22,13 @@ from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
 from jsproto_io._state.keywords import PublishKeywords, merged_headers
 from jsproto_io._state.last_look import Limit
-from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
+from jsproto_io._state.publishing import (
+    BatchAdvisoriesBase,
+    Hand,
+    PendingAckBase,
+    PipelinedPublisherBase,
+    PublishesSome,
+)
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
@@ -37,9 +42,12 @@ class PublishesMany(PublishesSome):
     async def publish_many(self, messages: Messages) -> int:
         """Publish all of ``messages``, no faster than the server takes them.
 
-        The iterable is read in chunks of up to 512 messages. When it raises, the messages before that are published,
-        and the publisher stays usable. After a message that raises LocalProtocolError it stays usable too. The messages
-        before that one are published and counted by ``sequence``. Up to a chunk of those after it is lost.
+        An iterator is read in chunks of up to 512 messages. What it gave, and was not published when the call ended
+        with an error, is at the end of ``unacknowledged``. So is the rest of a list, a tuple or columns. The rest of an
+        iterator is in the iterator. This holds for any error, for a cancellation and for Ctrl-C.
+
+        The publisher stays usable after a LocalProtocolError, a cancellation, and an exception of the iterator. The
+        messages before that exception are published. ``take_unpublished()`` gives back the others, to go on with.
 
         Args:
             messages: each is ``(subject, payload)`` or ``(subject, payload, headers)``. ``MessageColumns`` are cheaper
@@ -49,50 +57,63 @@ class PublishesMany(PublishesSome):
             The sequence of the last message.
 
         Raises:
-            LocalProtocolError: a message cannot be sent.
+            LocalProtocolError: a message cannot be sent. The messages before it are published.
+            AsyncPublishError: a publisher of ``async_publisher()`` has as many failed messages as its window holds. The
+                error holds them.
         """
-        # -- for event loops alone
-        if isinstance(messages, AsyncIterable):
-            async for message in messages:
-                await self._publish_chunk([message])
-            return self.sequence
-        # -- for threads as well
-        if isinstance(messages, MessageColumns):
-            start = 0
-            while start < len(messages):
-                stop = start + min(MAX_CHUNK, self._chunk_limit)
-                await self._publish_chunk(messages[start:stop])
-                start = stop
-            return self.sequence
-        pull = iter(messages)
-        size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
-        while True:
-            chunk: list[OutgoingMessage] = []
-            wanted = min(size, self._chunk_limit)
-            started = self._connection._now()
-            try:
-                chunk.extend(islice(pull, wanted))  # keeps the messages before an exception of the iterable
-            except BaseException:
-                await self._publish_chunk(chunk)
-                raise
-            took = self._connection._now() - started
-            whole = await self._publish_chunk(chunk)
-            if len(chunk) < wanted:
+        hand = self._take_in_hand(messages)
+        try:
+            # -- for event loops alone
+            if isinstance(messages, AsyncIterable):
+                async for message in messages:
+                    hand.messages = (message,)
+                    if not self._offer(hand):
+                        await self._publish_later(hand)
                 return self.sequence
-            size = next_chunk(size, took, whole)
+            # -- for threads as well
+            if hand.rest is not None:
+                while hand.place < len(hand.rest):
+                    stop = hand.place + min(MAX_CHUNK, self._chunk_limit)
+                    hand.messages = hand.rest[hand.place : stop]
+                    hand.place = stop
+                    if not self._offer(hand):
+                        await self._publish_later(hand)
+                return self.sequence
+            pull, now = iter(messages), self._connection._now
+            size = 1
+            while True:
+                chunk: list[OutgoingMessage] = []
+                hand.messages = chunk
+                wanted = min(size, self._chunk_limit)
+                started = now()
+                try:
+                    chunk.extend(islice(pull, wanted))  # keeps the messages before an exception of the iterable
+                except Exception:
+                    if not self._offer(hand):
+                        await self._publish_later(hand)
+                    raise
+                took = now() - started
+                whole = self._offer(hand) or await self._publish_later(hand)
+                if len(chunk) < wanted:
+                    return self.sequence
+                size = next_chunk(size, took, whole)
+        finally:
+            self._put_down(hand)
 
-    async def _publish_chunk(self, chunk: Sequence[OutgoingMessage]) -> bool:
-        """Publish all of ``chunk``. Returns whether its bytes found room at once."""
+    def _offer(self, hand: Hand) -> bool:
+        """Publish of ``hand.messages`` what finds room. Returns whether that is all."""
+        if hand.messages and not self._is_full:
+            self._connection._call(partial(self._publish_some, hand), coalesce=True)
+        return not hand.messages
+
+    async def _publish_later(self, hand: Hand) -> bool:
+        """Publish ``hand.messages``, which found no room. Returns whether their bytes would have found it."""
         whole = True
-        while chunk:
-            publish = partial(self._publish_some, chunk)
-            taken = 0 if self._is_full else self._connection._call(publish, coalesce=True)
-            if taken == len(chunk):
-                break
-            chunk = chunk[taken:]
+        while True:
             whole = whole and not self._connection._session.congested
             await self._make_room()
-        return whole
+            if self._offer(hand):
+                return whole
 
     @abstractmethod
     async def _make_room(self) -> None:
@@ -141,6 +162,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     """
 
     _connection: Connection
+    _core: CoreAsyncPublisher
 
     def __init__(self, core: CoreAsyncPublisher, connection: Connection) -> None:
         super().__init__(core, connection)
@@ -211,9 +233,11 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
             AsyncPublishError: messages of ``publish_many`` have failed since the last flush. It holds them, for another
                 try.
             TimeoutError: messages were without an answer after ``timeout``.
+            LocalProtocolError: ``publish_many`` was interrupted. ``take_unpublished()`` gives back what it took.
         """
         await self._wait_for_all(seconds(timeout))
-        self._connection._call(self._raise_failures)
+        self._connection._call(lambda now: self._core.raise_failures())
+        self._check_hands()
 
     async def close(self) -> None:
         """Stop. Messages without an acknowledgement fail with ConnectionClosedError, whether they are stored or not."""

@@ -674,7 +674,8 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
     ) -> PubAck:
         """Store all of ``messages`` in one atomic batch, or none of them (ADR-50).
 
-        All are collected before the first is sent, and the last one commits. The other keywords are those of
+        All are collected before the first is sent, and the last one commits. An iterator is read up to one message more
+        than ``max_messages``. To try a second time after an error, give a list. The other keywords are those of
         ``atomic_batch``.
 
         Args:
@@ -775,7 +776,10 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
 
         Raises:
             BatchTruncatedError: fewer messages were stored than published.
+            LocalProtocolError: ``publish_many`` was interrupted. ``take_unpublished()`` gives back what it took.
         """
+        if self._hands and self._core.error is None:
+            self._check_hands()
         headers = merged_headers(self._connection._session, subject, payload, headers, options)
         if subject is not None or not self._is_committing:
             self._make_room()

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jsproto.client.publish.advisories import BatchAdvisories
+from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.publish.pipelined import Failure, PipelinedPublisher
-from jsproto.errors import AsyncPublishError, Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage, ended, waiting
@@ -23,8 +25,35 @@ if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
 
 
+class Hand:
+    """What one call of ``publish_many`` has taken from its caller and not published.
+
+    These are ``messages``, then those of ``rest`` from ``place`` on. Without a ``rest`` they came from an iterator, and
+    nobody else has them.
+    """
+
+    __slots__ = ("is_left", "messages", "place", "rest")
+
+    def __init__(self, rest: Sequence[OutgoingMessage] | None) -> None:
+        self.messages: Sequence[OutgoingMessage] = ()
+        self.rest = rest
+        self.place = 0
+        self.is_left = False  # the call has ended
+
+    def all(self) -> list[OutgoingMessage]:
+        """All of them."""
+        return [*self.messages, *(self.rest or ())[self.place :]]
+
+
 class PublishesSome(ABC):
-    """Publishes the part of a chunk that finds room."""
+    """Publishes the part of a hand that finds room, and keeps what is in the hands of calls that were interrupted.
+
+    A message leaves the hand after the core has it: an interrupt in between may double it, and loses none.
+    """
+
+    _connection: ConnectionBase
+    _core: FastPublisher | PipelinedPublisher
+    _hands: dict[Hand, None]  # of the calls that run or were interrupted, oldest first
 
     @property
     @abstractmethod
@@ -41,9 +70,70 @@ class PublishesSome(ABC):
     def _is_full(self) -> bool:
         """A hint: nothing finds room now, but may later."""
 
-    @abstractmethod
-    def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
-        """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
+    def _publish_some(self, hand: Hand, now: float) -> None:
+        """Publish from the front of ``hand.messages`` what finds room."""
+        core, messages = self._core, hand.messages
+        before = core.sequence
+        try:
+            taken = core.publish_many(messages, now)
+        except OutboundBufferLimitError:
+            return
+        except BaseException:
+            hand.messages = messages[core.sequence - before :]  # those before a bad one are published
+            raise
+        hand.messages = () if taken == len(messages) else messages[taken:]
+
+    def _take_in_hand(self, messages: object) -> Hand:
+        """The hand of a call that begins. A list or columns are taken as a whole, others as they are pulled."""
+        for hand in tuple(self._hands):
+            if hand.is_left and hand.rest is not None:
+                self._hands.pop(hand, None)
+        hand = Hand(messages if isinstance(messages, list | tuple | MessageColumns) else None)
+        self._hands[hand] = None
+        return hand
+
+    def _put_down(self, hand: Hand) -> None:
+        """The end of a call. What it has not published is kept."""
+        if hand.rest is not None:
+            hand.rest, hand.place = hand.rest[hand.place :], 0  # a list may be changed from now on
+        hand.is_left = True
+        if not (hand.messages or hand.rest):
+            self._hands.pop(hand, None)
+
+    def _check_hands(self) -> None:
+        """LocalProtocolError: what was taken from an iterator would be forgotten by whoever goes on."""
+        left = sum(len(hand.messages) for hand in tuple(self._hands) if hand.is_left and hand.rest is None)
+        if left:
+            raise LocalProtocolError(
+                f"publish_many was interrupted with {left} messages of an iterator in hand: publish what "
+                "take_unpublished() gives back"
+            )
+
+    @property
+    def unacknowledged(self) -> list[OutgoingMessage]:
+        """The messages that are not known to be stored, in order: what another batch or publisher would begin with.
+
+        * First those that were published. Some may be stored: only ``Nats-Msg-Id`` headers keep a second copy out of
+          the stream. With the gap mode "ok", messages that events reported as refused or lost are not among them.
+        * Then those that ``publish_many`` took and did not publish. Of a list or columns that is all the rest, until
+          the next call. The rest of an iterator is in the iterator.
+
+        Each is a tuple, of columns as well. Failures that an AsyncPublishError holds are not among them.
+        """
+
+        def look() -> list[OutgoingMessage]:
+            unpublished = (message for hand in tuple(self._hands) for message in hand.all())
+            return [*self._core.unacknowledged, *unpublished]
+
+        return self._connection._look(look)
+
+    def take_unpublished(self) -> list[OutgoingMessage]:
+        """Take back what ``publish_many`` took and did not publish, to go on with the same batch or publisher.
+
+        If the call ended with a LocalProtocolError, the first one is the one that was refused.
+        """
+        left = [hand for hand in tuple(self._hands) if hand.is_left and self._hands.pop(hand, hand) is None]
+        return [message for hand in left for message in hand.all()]
 
 
 class PendingAckBase:
@@ -64,12 +154,15 @@ class PendingAckBase:
         return self._ticket.done
 
 
-class PipelinedPublisherBase:
+class PipelinedPublisherBase(PublishesSome):
     """The state of a pipelined publisher."""
+
+    _core: PipelinedPublisher
 
     def __init__(self, core: PipelinedPublisher, connection: ConnectionBase) -> None:
         self._core = core
         self._connection = connection
+        self._hands = {}
 
     def __repr__(self) -> str:
         core = self._core
@@ -103,13 +196,6 @@ class PipelinedPublisherBase:
         """A hint: nothing finds room now, but may later."""
         return self._core.error is None and not self._core.room
 
-    def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
-        """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
-        try:
-            return self._core.publish_many(chunk, now)
-        except OutboundBufferLimitError:
-            return 0
-
     def _room_ticket(self, now: float) -> Ticket[None] | None:
         """The ticket to wait for before publishing again. None: there is room."""
         if self._core.error is None and self._connection._session.congested:
@@ -117,19 +203,12 @@ class PipelinedPublisherBase:
         ticket = self._core.ready()
         return None if ticket.done and ticket.error is None else ticket
 
-    def _raise_failures(self, now: float) -> None:
-        """AsyncPublishError when there are failures that were not reported yet."""
-        failed, failures = self._core.unreported, self._core.take_failures()
-        if failed:
-            error = AsyncPublishError(failed, failures)
-            raise error from (failures[0][1] if failures else None)
-
     def take_failures(self) -> list[Failure]:
         """The failed messages of ``publish_many`` since the last call, or flush, each with its error.
 
-        They are in the order of their failures. The first ones are kept, as many as may be without an acknowledgement.
+        They are in the order of their failures.
         """
-        return self._connection._call(lambda now: self._core.take_failures())
+        return self._connection._look(self._core.take_failures)
 
     @property
     def sequence(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -37,12 +37,12 @@ from jsproto_io._state.common import (
     MAX_POP,
     EventCallback,
     EventDispatcher,
-    OutgoingMessage,
     ended,
     waiting,
     warn_unclosed,
 )
 from jsproto_io._state.forks import register
+from jsproto_io._state.publishing import PublishesSome
 from jsproto_io._state.subscribing import ServedBase
 
 T = TypeVar("T")
@@ -83,6 +83,10 @@ class ConnectionBase(ABC):
         except Exception:
             if self._failure is None:
                 raise
+
+    def _look(self, look: Callable[[], T]) -> T:
+        """``_call`` for a look at the core that still works after the connection has failed."""
+        return look() if self._failure is not None else self._call(lambda now: look(), coalesce=True)
 
     def _run_pending_closes(self) -> None:
         """Close the objects that were dropped without ``close()``. The state is locked."""
@@ -234,7 +238,7 @@ class SubscriptionBase(ServedBase):
         return self._core.dropped
 
 
-class FastPublisherBase(BatchBase):
+class FastPublisherBase(BatchBase, PublishesSome):
     """The state of a fast-ingest batch."""
 
     _core: FastPublisher
@@ -242,6 +246,7 @@ class FastPublisherBase(BatchBase):
     def __init__(self, core: FastPublisher, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
         self._pending_closes = pending_closes
+        self._hands = {}
 
     def __del__(self) -> None:
         # A batch that was left in the middle would be kept alive until the connection ends. See BatchReaderBase.
@@ -275,13 +280,6 @@ class FastPublisherBase(BatchBase):
         """Whether ``ready()`` fails at once: the commit is out, or the batch has ended."""
         return self._core.phase in CLOSED
 
-    def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
-        """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
-        try:
-            return self._core.publish_many(chunk, now)
-        except OutboundBufferLimitError:
-            return 0
-
     @property
     def _is_committing(self) -> bool:
         """Whether a commit was sent, perhaps acknowledged. There is no room to wait for any more."""
@@ -303,15 +301,6 @@ class FastPublisherBase(BatchBase):
     def flow(self) -> int:
         """The messages for each acknowledgement that the server wants now."""
         return self._core.flow
-
-    @property
-    def unacknowledged(self) -> list[OutgoingMessage]:
-        """The published messages that are not known to be stored, in order: what another batch would begin with.
-
-        Some of them may be stored: only ``Nats-Msg-Id`` headers keep a second copy out of the stream. With the gap mode
-        "ok", messages that events reported as refused or lost are not among them.
-        """
-        return self._core.unacknowledged
 
 
 StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs | Snapshot
