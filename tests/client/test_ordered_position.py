@@ -370,3 +370,45 @@ def test_a_hole_is_explained_although_the_consumer_was_left() -> None:
 )
 def test_who_takes_all(wanted: dict[str, Any], stream: dict[str, Any], takes: bool) -> None:
     assert takes_all(ConsumerConfig(**wanted), StreamConfig("S", **stream)) is takes
+
+
+def test_what_was_dropped_after_a_consumer_was_created_is_told_once() -> None:
+    reading = known()
+    silence(reading)
+    reading.last_seq = 20
+    reading.created(second=None)
+    reading.identify(reading.asked_for_identity(), 1, first_seq=8)
+    assert told(reading, MessagesMissed) == [MessagesMissed("S", 4, 7)]
+    reading.status(heartbeat(0))
+    silence(reading)
+    assert reading.config["opt_start_seq"] == 8
+
+
+def test_a_message_that_was_taken_proves_the_position_too() -> None:
+    reading = known()
+    assert reading.take() == [1, 2, 3]
+    silence(reading)
+    reading.created(second=None)
+    reading.identify(reading.asked_for_identity(), 1, last_ts=format_timestamp(CREATED + 1))
+    assert reading.ordered.phase is OrderedPhase.PAUSED
+
+
+def test_a_message_of_the_stream_before_proves_nothing() -> None:
+    """The new stream is to be read after a sequence that the last message of the old one had."""
+    policy = ConsumerConfig(filter_subject="s.a", deliver_policy="by_start_time", opt_start_time=CREATED)
+    reading = known(policy)
+    for _ in range(2):
+        if reading.ordered.phase is OrderedPhase.FOLLOWING:
+            silence(reading)
+        reading.created(second=2)
+        if reading.ordered.phase is OrderedPhase.PAUSED:
+            reading.doubt()
+    _, body, reading.request = reading.h.asked()[-1]
+    reading.config, newer = body["config"], format_timestamp(CREATED + 9)
+    reading.created(at=3, second=None)
+    reading.identify(reading.asked_for_identity(), 2, last_ts=newer)
+    reading.status(heartbeat(0))
+    silence(reading)
+    reading.created(second=None)
+    reading.identify(reading.asked_for_identity(), 2, last_ts=newer)
+    assert reading.ordered.phase is OrderedPhase.FOLLOWING
