@@ -85,7 +85,7 @@ from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.subjects import contains, has_wildcards
 from jsproto.outbox import Outbox
 from jsproto.rules.ordered import ORDERED, OrderedPhase, OrderedStep
-from jsproto.rules.position import LOOKS, PositionCheck, StreamFacts, Verdict, drops_front, identity_of
+from jsproto.rules.position import LOOKS, PositionCheck, StreamFacts, Verdict
 from jsproto.rules.sequence_gaps import NO_PREFIX, DeliverySequence, SequenceGap
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
@@ -289,13 +289,9 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._count.stream_seq = 0
         self._recreate("the buffer was full", now)
 
-    def _take(self, most: int, now: float) -> list[RawMsg]:
-        raws = super()._take(most, now)
-        if raws:
-            self._last_reply = raws[-1][1]
-        return raws
-
-    def _after_taking(self, some: bool, now: float) -> None:
+    def _after_taking(self, taken: list[RawMsg], now: float) -> None:
+        if taken:
+            self._last_reply = taken[-1][1]
         if self.phase is OrderedPhase.FULL and not self._half_full():
             self._full = False
             self._awaited = 0
@@ -376,16 +372,16 @@ class OrderedConsumer(ResumingBuffer[D]):
     def _identified(self, answer: Msg, now: float) -> None:
         """The stream's leader has told its state."""
         info = StreamInfo.from_json(self._body(answer, f"stream {self.stream}"))
-        self._takes_all = not self._restating and drops_front(info.config) and takes_all(self._config, info.config)
+        facts = StreamFacts.of(info)
         if info.config.retention == "interest":
             self._end(RetentionError(self.stream))
-        elif self._explain_holes(info.state.first_seq) and not self._is_asked_for:
-            self._identity = identity_of(info)
+        elif self._explain_holes(facts.first_seq) and not self._is_asked_for:
+            self._identity = facts.identity
             self._ask_for_consumer(now)
         elif self.phase is OrderedPhase.COMPARING:
+            self._takes_all = facts.drops_front and not self._restating and takes_all(self._config, info.config)
             if self._check is None:
                 self._check = PositionCheck(self._position())
-            facts = StreamFacts.of(info)
             verdict = self._check.state(facts, now)
             if verdict is Verdict.ASK_AGAIN and self._ready is not None:  # nothing was read: nothing can be mistaken
                 verdict = Verdict.UNPROVEN if facts.identity == self._identity else Verdict.RECREATED
@@ -462,6 +458,8 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def _explain_holes(self, first_seq: int) -> bool:
         """The stream begins there. Returns whether the reading goes on."""
+        if not self._holes:
+            return True
         holes, self._holes = self._holes, []
         if self.phase is OrderedPhase.FOLLOWING:
             self._timers.stop(Timer.CREATED)

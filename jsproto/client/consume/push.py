@@ -34,6 +34,7 @@ from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.rules.sequence_gaps import UNKNOWN, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
+from jsproto.wire.frames import RawMsg
 
 if TYPE_CHECKING:
     from jsproto.client.consume.api import Consumers
@@ -188,9 +189,9 @@ class PushConsumer(PushBuffer[D]):
     def _refused(self, error: Error, now: float) -> None:
         self._leave(error)
 
-    def _after_taking(self, some: bool, now: float) -> None:
-        super()._after_taking(some, now)
-        if self._draining and not some:
+    def _after_taking(self, taken: list[RawMsg], now: float) -> None:
+        super()._after_taking(taken, now)
+        if self._draining and not taken:
             self._delete_quietly(now)
 
     def _handle_timer(self, timer: Timer, now: float) -> None:

@@ -213,8 +213,8 @@ class PushBuffer(Drainable, Generic[D]):
             self._full = True
             self._outbox.emit(SlowConsumer(self.subject, self.dropped))
 
-    def _after_taking(self, some: bool, now: float) -> None:
-        """The application has asked for messages, and got ``some``."""
+    def _after_taking(self, taken: list[RawMsg], now: float) -> None:
+        """The application has asked for messages, and got those that were ``taken``."""
         self._full = False
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
@@ -229,7 +229,7 @@ class PushBuffer(Drainable, Generic[D]):
             most = flow.answer_reached(most)
         raws = self._buffer.take(most)
         flow.taken += len(raws)
-        self._after_taking(bool(raws), now)
+        self._after_taking(raws, now)
         return raws
 
     def _listen(self, now: float) -> None:

@@ -407,7 +407,7 @@ class SourcingConsumer(ResumingBuffer[D]):
         self._drop()
         self._step(SourcingStep.FILL)
 
-    def _after_taking(self, some: bool, now: float) -> None:
+    def _after_taking(self, taken: list[RawMsg], now: float) -> None:
         if self.phase is SourcingPhase.FULL and not self._half_full():
             self._full = False
             self._begin_again("the buffer was full", now, is_mine=False)
