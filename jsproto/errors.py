@@ -588,19 +588,33 @@ class MirrorAnswerError(Error):
 
 
 class StreamRecreatedError(Error):
-    """``stream`` was deleted and made anew while it was read: what was received is of the one that is gone."""
+    """``stream`` was deleted and made anew while it was read: what was received is of the one that is gone.
+
+    A consistent session goes on with the new one after ``forget(stream)``.
+    """
 
     def __init__(self, stream: str) -> None:
-        super().__init__(f"stream {stream} was deleted and made anew while it was read")
+        super().__init__(
+            f"stream {stream} was deleted and made anew while it was read"
+            f" (a consistent session goes on after forget({stream!r}))"
+        )
         self.stream = stream
 
 
 class StreamRolledBackError(Error):
-    """``stream`` came back shorter than it was, as from a backup or a crash: its sequences mean other messages now."""
+    """``stream`` came back shorter than it was, as from a backup or a crash: its sequences mean other messages now.
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(f"stream {stream} came back shorter than it was, and gives its sequences to other messages")
+    Message ``seq``, which was read or stored, is not in it any more. A consistent session goes on with what there is
+    after ``forget(stream)``.
+    """
+
+    def __init__(self, stream: str, seq: int) -> None:
+        super().__init__(
+            f"stream {stream} came back shorter than it was: its message {seq} is gone, or is another one"
+            f" (a consistent session goes on after forget({stream!r}))"
+        )
         self.stream = stream
+        self.seq = seq
 
 
 class SnapshotError(Error):

@@ -41,6 +41,7 @@ CLIENT_OPTIONS: Final = "client/test_options.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUSH: Final = "client/test_push.py::test_"
 CLIENT_SENDING: Final = "client/test_sending.py::test_"
+CLIENT_KNOWN: Final = "client/test_known_streams.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
 CLIENT_SINGLE: Final = "client/test_single.py::test_"
 CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
@@ -511,6 +512,15 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             READING_ATTACKED + "a_mirror_whose_limit_moves_is_the_same_mirror",
         ),
         promise(
+            "`StreamRolledBackError` reports a stream that came back shorter between two pages than what was given "
+            "out: it was restored, or its server lost messages in a crash. An end before that is never taken for the "
+            "end.",
+            PAIR_CONSISTENCY + "a_batch_ends_where_a_server_lost_what_it_gave",
+            CLIENT_DIRECT_BELIEF + "an_end_before_what_was_given_out_is_none",
+            CLIENT_DIRECT_BELIEF + "the_leader_says_twice_that_the_stream_is_shorter",
+            CLIENT_DIRECT_BELIEF + "another_message_under_the_same_sequence",
+        ),
+        promise(
             "A mirror that was created again holds the same messages, so there it may go unnoticed.",
             CLIENT_DIRECT_OUTAGES + "a_mirror_is_older_than_what_it_holds",
         ),
@@ -609,6 +619,37 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_CONSISTENCY + "who_is_silent_is_passed_over",
             CLIENT_CONSISTENCY + "nobody_answers_at_all",
             CLIENT_CONSISTENCY + "an_old_leader_is_not_believed",
+        ),
+        promise(
+            "A token from outside, or a session over a new link, is proved before the first read of a stream: the "
+            "leader shows that the message read last is still there. That costs one or two questions.",
+            "stateful/test_rolled_back_stateful.py::TestRolledBack",
+            CLIENT_KNOWN + "a_token_from_outside_is_proved_once",
+            CLIENT_KNOWN + "a_new_link_is_a_boundary",
+            PAIR_CONSISTENCY + "a_restart_that_loses_nothing_costs_a_look",
+        ),
+        promise(
+            "`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again. "
+            "`StreamRecreatedError` reports one that was deleted and created again. `session.forget(stream)` goes on "
+            "with what there is.",
+            "stateful/test_rolled_back_stateful.py::TestRolledBack",
+            CLIENT_KNOWN + "a_stream_that_came_back_shorter",
+            CLIENT_KNOWN + "a_stream_that_was_made_anew",
+            PAIR_CONSISTENCY + "a_server_that_lost_what_was_read",
+            DRIVERS_SESSIONS + "a_token_of_a_store_that_was_restored",
+            "integration/test_persistence.py::test_a_session_notices_what_a_killed_server_lost",
+        ),
+        promise(
+            "The leader has to say so twice, 4 s apart. A read with a shorter timeout fails with `StaleReadError` "
+            "until then.",
+            CLIENT_KNOWN + "one_old_answer_never_decides",
+            CLIENT_KNOWN + "a_read_that_has_no_time_for_two_answers",
+            CLIENT_KNOWN + "the_doubt_goes_over_from_one_read_to_the_next",
+        ),
+        promise(
+            "What was written, and never read, has no witness. It is missed only while the stream ends before it.",
+            CLIENT_KNOWN + "a_leader_before_what_was_written",
+            GRAMMAR_TOKEN + "what_was_read_has_a_witness",
         ),
         promise(
             "That a message is missing is believed only of the leader. At level `direct` a mirror's answer is "

@@ -45,6 +45,7 @@ SAMPLES: list[Error] = [
     errors.MessagesDroppedError(4, 9),
     errors.MirrorAnswerError("S", "M"),
     errors.StreamRecreatedError("S"),
+    errors.StreamRolledBackError("S", 9),
     errors.SnapshotError("x", 7),
     errors.SettingsError("it is no seed", "prod", "user_seed"),
 ]
@@ -77,7 +78,9 @@ def test_what_the_messages_say() -> None:
         "messages 4 to 8 are not in the stream any more",
         "stream S was asked, and only its mirror M answered, which may hold a part of it: read M by its own name, or "
         "let S answer (allow_direct)",
-        "stream S was deleted and made anew while it was read",
+        "stream S was deleted and made anew while it was read (a consistent session goes on after forget('S'))",
+        "stream S came back shorter than it was: its message 9 is gone, or is another one (a consistent session goes "
+        "on after forget('S'))",
         "x (the snapshot is as of sequence 7)",
         "prod: user_seed: it is no seed",
     ]

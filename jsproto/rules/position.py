@@ -1,11 +1,12 @@
 """Whether a position still means what it meant: what a stream's leader says about it, and what that proves.
 
-* A stream with another identity was deleted and made again.
+* A stream with another identity was deleted and made again. So was one that is younger than the message at the
+  position, where the identity is not known. A stream that was restored has messages that are older than itself.
 * A stream that ends before the position came back shorter: it was restored, or its server lost messages.
 * The message at the position with another time is another message: the stream came back shorter, and grew again.
 * The message at the position may be gone. If the stream begins after it, retention or a purge took it.
   Otherwise it was deleted, overwritten or has expired by itself, and all later messages are there.
-* Where it is gone, the first message stored at its time or later decides: with a lower sequence, the stream came back
+* Where it is gone, the first message stored after its time decides: with a lower sequence, the stream came back
   shorter. A clock that was set back by a change of leaders looks the same.
 * The state of a stream has the time of its last message, deleted or not (FACTS.md F6.20). So a position at the
   end is proved without a further question.
@@ -45,7 +46,7 @@ class Verdict(IdentityEnum):
     ROLLED_BACK = "the stream came back shorter than it was, and other messages have its sequences"
     RECREATED = "the stream was deleted and made again"
     LOOK = "ask for the message at the position"
-    LOOK_BACK = "ask for the first message stored at the witness or later"
+    LOOK_BACK = "ask for the first message stored after the witness"
     ASK_AGAIN = "ask once more, after ``ELECTION``: one answer is not enough to believe this"
 
 
@@ -60,7 +61,8 @@ class StreamFacts:
     """What a stream's leader says of the stream.
 
     Attributes: ``identity``, ``first_seq``, ``last_seq``, ``last_time`` (of the last message, deleted or not; None:
-    there never was one), ``drops_front`` (whether a later beginning means that messages were lost).
+    there never was one), ``drops_front`` (whether a later beginning means that messages were lost), ``since`` (none of
+    its messages was stored before it; None: not known). Times are in nanoseconds since the epoch.
     """
 
     identity: str | None
@@ -68,12 +70,13 @@ class StreamFacts:
     last_seq: int
     last_time: int | None
     drops_front: bool = True
+    since: int | None = None
 
     @classmethod
     def of(cls, info: StreamInfo, identity: str | None = None) -> Self:
         """The facts in the answer to STREAM.INFO. ``identity``: where it is not when the stream was ``created``."""
         state, created = info.state, identity if identity is not None else identity_of(info)
-        return cls(created, state.first_seq, state.last_seq, state.last_ts, drops_front(info.config))
+        return cls(created, state.first_seq, state.last_seq, state.last_ts, drops_front(info.config), _since(info))
 
     def position(self, stream: str) -> StreamPosition:
         """The position at the end of the stream."""
@@ -87,6 +90,14 @@ class StreamFacts:
 def identity_of(info: StreamInfo) -> str | None:
     """When a stream was created, as an identity. None: the server does not say."""
     return None if info.created is None else str(info.created)
+
+
+def _since(info: StreamInfo) -> int | None:
+    """When the stream was created, if none of its messages is older: those of a mirror or a restored one may be."""
+    created, first = info.created, info.state.first_ts
+    if created is None or info.config.mirror is not None or (first is not None and first < created):
+        return None
+    return created
 
 
 def drops_front(config: StreamConfig) -> bool:
@@ -107,15 +118,22 @@ def _is_set(limit: float | None) -> bool:
     return limit is not None and limit > 0
 
 
+def is_other(position: StreamPosition, at: int | None) -> bool:
+    """Whether a message with the position's sequence, stored ``at``, is another one. False while that is unknown."""
+    return None not in (position.witness, at) and position.witness != at
+
+
 def judge(
     position: StreamPosition, facts: StreamFacts, at: int | None = None, first_since: int | None = None
 ) -> Verdict:
     """What these answers say about the position. Never ``ASK_AGAIN``, which is for ``PositionCheck``.
 
     ``at``: when the message at the position was stored, or ``GONE_AT``. None: nobody asked. ``first_since``: the
-    sequence of the first message stored at the witness or later, 0 where there is none. None: nobody asked.
+    sequence of the first message stored after the witness, 0 where there is none. None: nobody asked.
     """
     if None not in (position.identity, facts.identity) and position.identity != facts.identity:
+        return Verdict.RECREATED
+    if position.identity is None and position.witness is not None and position.witness < (facts.since or 0):
         return Verdict.RECREATED
     if facts.last_seq < position.seq:
         return Verdict.ROLLED_BACK
@@ -127,7 +145,7 @@ def judge(
         if at is None:
             return Verdict.LOOK
         if at != GONE_AT:
-            return Verdict.SAME if at == position.witness else Verdict.ROLLED_BACK
+            return Verdict.ROLLED_BACK if is_other(position, at) else Verdict.SAME
         if first_since is None:
             return Verdict.LOOK_BACK
         if 0 < first_since < position.seq:
@@ -165,7 +183,8 @@ class PositionCheck:
         """The body of the request to STREAM.MSG.GET that ``LOOK`` or ``LOOK_BACK`` asks for."""
         if self._at is None:
             return dumps({"seq": self.position.seq})
-        return dumps({"start_time": format_timestamp(self.position.witness or 0), "next_by_subj": ">"})
+        since = (self.position.witness or 0) + 1  # one of the same time may go before it: a clock need not move
+        return dumps({"start_time": format_timestamp(since), "next_by_subj": ">"})
 
     def answer(self, payload: bytes, now: float) -> Verdict:
         """STREAM.MSG.GET has answered ``question``.

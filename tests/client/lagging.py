@@ -16,10 +16,13 @@ from itertools import cycle
 from typing import Any, Final, NamedTuple
 
 from jsproto.grammar.subjects import matches
+from jsproto.grammar.times import parse_timestamp
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
 
+CREATED: Final = "2026-11-20T20:36:40Z"
 TIME: Final = "2026-11-20T20:36:46.910548879Z"
+LATER: Final = "2026-11-20T20:36:47Z"
 NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
 NOT_FOUND: Final = b"NATS/1.0 404 Message Not Found\r\n\r\n"
 NO_RESULTS: Final = b"NATS/1.0 404 No Results\r\n\r\n"
@@ -28,6 +31,7 @@ NO_RESULTS: Final = b"NATS/1.0 404 No Results\r\n\r\n"
 class Stored(NamedTuple):
     seq: int
     subject: str
+    time: str = TIME
 
 
 class Replicas:
@@ -38,20 +42,32 @@ class Replicas:
         self.positions = list(positions or (len(subjects),))
         self.leader = len(subjects)
         self.turns: Iterator[int] = cycle(range(len(self.positions)))
+        self.gone: dict[int, str] = {}  # when messages that were deleted were stored
         self.silent: set[int] = set()  # replicas that do not answer
         self.mirrors: dict[int, Callable[[Stored], bool]] = {}  # by turn: they answer as "M", with what they keep
         self.allow_direct = True
-        self.created = TIME
+        self.created = CREATED
+        self.time = TIME  # of what is written
         self.asked: list[str] = []  # "direct", "state", "leader"
 
     def write(self, subject: str) -> int:
         """Store one more; only the leader has it yet."""
         self.leader = (self.log[-1].seq if self.log else 0) + 1
-        self.log.append(Stored(self.leader, subject))
+        self.log.append(Stored(self.leader, subject, self.time))
         return self.leader
+
+    def roll_back(self, seq: int, *subjects: str, time: str = LATER) -> None:
+        """The stream comes back as it was at ``seq``, everywhere. Then these are stored: their time is another one."""
+        self.log = [message for message in self.log if message.seq <= seq]
+        self.time, self.leader = time, seq
+        for subject in subjects:
+            self.leader += 1
+            self.log.append(Stored(self.leader, subject, time))
+        self.catch_up()
 
     def delete(self, seq: int) -> None:
         """No replica has it any more."""
+        self.gone |= {message.seq: message.time for message in self.log if message.seq == seq}
         self.log = [message for message in self.log if message.seq != seq]
 
     def catch_up(self) -> None:
@@ -76,6 +92,9 @@ class Replicas:
             self.asked.append("state")
             state: dict[str, Any] = {"bytes": 1, "first_seq": 1, "consumer_count": 0, "last_seq": self.leader}
             state["messages"] = len(self._seen(self.leader))
+            times = self.gone | {message.seq: message.time for message in self.log}
+            if self.leader in times:  # of a message that was deleted, too
+                state["last_ts"] = times[self.leader]
             if pub.payload:
                 wanted = json.loads(pub.payload)["subjects_filter"]
                 seen = [message.subject for message in self._seen(self.leader)]
@@ -102,7 +121,7 @@ class Replicas:
         if found is None:
             return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
         data = b64encode(b"%d" % found.seq).decode()
-        return {"message": {"subject": found.subject, "seq": found.seq, "data": data, "time": TIME}}
+        return {"message": {"subject": found.subject, "seq": found.seq, "data": data, "time": found.time}}
 
     def _direct(self, body: dict[str, Any], turn: int) -> list[tuple[bytes, bytes | None]]:
         position = self.positions[turn]
@@ -145,6 +164,9 @@ class Replicas:
             seen = [message for message in seen if matches(body["last_by_subj"], message.subject)]
             return seen[-1] if seen else None
         following, seq = body.get("next_by_subj"), body.get("seq", 1)
+        if "start_time" in body:
+            since = parse_timestamp(body["start_time"].encode())
+            seen = [message for message in seen if parse_timestamp(message.time.encode()) >= since]
         for message in seen:
             if message.seq == seq if following is None else message.seq >= seq and matches(following, message.subject):
                 return message
@@ -154,5 +176,5 @@ class Replicas:
 def _header(message: Stored) -> bytes:
     return (
         f"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: {message.subject}\r\nNats-Sequence: {message.seq}\r\n"
-        f"Nats-Time-Stamp: {TIME}\r\n\r\n"
+        f"Nats-Time-Stamp: {message.time}\r\n\r\n"
     ).encode()

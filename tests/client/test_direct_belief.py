@@ -9,6 +9,7 @@ import pytest
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import (
+    Error,
     IncompleteBatchError,
     JetStreamNotAvailableError,
     MessagesDroppedError,
@@ -16,12 +17,14 @@ from jsproto.errors import (
     PermissionsViolationError,
     RemoteProtocolError,
     StreamRecreatedError,
+    StreamRolledBackError,
 )
 from jsproto.events import UnexpectedMessage
+from jsproto.rules.position import ELECTION
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import MsgRun
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND
-from tests.client.test_direct import Read, end, stored
+from tests.client.test_direct import CREATED, Read, end, stored
 from tests.harness import Harness
 
 # -- messages that limits dropped --------------------------------------------------------------------------------------
@@ -480,14 +483,109 @@ def test_the_message_before_a_page_in_a_row_with_it() -> None:
     assert read.take() == [3]
 
 
-@pytest.mark.parametrize("fields", [{"time": 47}, {"subject": "foo.B"}, {"user": "X: yours\r\n"}])
-def test_another_message_under_the_same_sequence(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({}, StreamRolledBackError),
+        ({"created": "2026-11-20T20:36:47Z"}, StreamRecreatedError),
+        ({"first_seq": 1, "last_seq": 1}, StreamRolledBackError),
+    ],
+)
+def test_another_message_under_the_same_sequence(fields: dict[str, Any], error: type[Error]) -> None:
+    """It has another time. The leader says whether the stream is another one, too."""
     read = second_page()
     read.requests()
-    read.message(2, 0, 9, **{"user": "X: mine\r\n", **fields})
-    with pytest.raises(StreamRecreatedError, match="DG was deleted and made anew") as caught:
+    late = read.reply
+    read.message(2, 0, 9, time=47, user="X: mine\r\n")
+    read.h.deliver(late, b"", stored(3, last=2, pending=8))
+    assert read.take() == []
+    assert read.direct.error is None
+    read.state(**{"last_seq": 9, **fields})
+    with pytest.raises(error, match="stream DG") as caught:
         read.direct.readable().result()
+    assert isinstance(caught.value, (StreamRecreatedError, StreamRolledBackError))
     assert caught.value.stream == "DG"
+    assert read.h.events() == []
+
+
+def test_another_message_under_the_same_sequence_and_no_leader() -> None:
+    read = second_page(timeout=1.0)
+    for _ in range(2):
+        assert len(read.requests()) == 1
+        read.message(2, 0, 9, time=47)
+        read.question()
+        read.h.advance(1.0)
+    assert isinstance(read.direct.error, IncompleteBatchError)
+
+
+# -- a leader that ends before what was given out ----------------------------------------------------------------------
+
+
+def shorter(timeout: float, *, last_seq: int = 1, seconds: float = 6.0) -> Read:
+    """A read after message 2, whose leader ends before it: it is asked for so long."""
+    read = second_page(timeout=timeout)
+    for _ in range(int(seconds / 0.25)):
+        for pub in read.h.published():
+            if pub.subject == b"$JS.API.DIRECT.GET.DG":
+                read.reply = pub.reply or b""
+                read.status(NOT_FOUND)
+                read.state(last_seq=last_seq)
+        if read.direct.error is not None or read.direct.finished:
+            break
+        read.h.advance(0.25)
+    return read
+
+
+def test_an_end_before_what_was_given_out_is_none() -> None:
+    read = shorter(1.0)
+    error = read.direct.error
+    assert isinstance(error, IncompleteBatchError)
+    assert read.direct.come_to == 2
+
+
+def test_the_leader_says_twice_that_the_stream_is_shorter() -> None:
+    began = second_page().h.now
+    read = shorter(9.0)
+    error = read.direct.error
+    assert isinstance(error, StreamRolledBackError)
+    assert (error.stream, error.seq) == ("DG", 2)
+    assert read.h.now - began >= ELECTION
+
+
+def test_a_leader_that_told_its_past() -> None:
+    read = shorter(9.0, seconds=3.0)
+    assert read.direct.error is None
+    read.h.advance(2.0)
+    read.requests()
+    read.status(NOT_FOUND)
+    read.state(last_seq=2, last_ts="2026-11-20T20:36:46.910548879Z")
+    assert read.direct.finished
+
+
+def test_the_last_message_of_the_leader_has_another_time() -> None:
+    read = second_page(timeout=9.0)
+    for _ in range(2):
+        read.requests()
+        read.status(NOT_FOUND)
+        pub = read.question()
+        state = {"first_seq": 1, "last_seq": 2, "messages": 2, "last_ts": "2026-11-20T20:36:50Z"}
+        body = {"config": {"name": "DG"}, "created": CREATED, "state": state}
+        assert not read.direct.finished
+        read.h.deliver(pub.reply or b"", json.dumps(body).encode())
+        for _ in range(20):
+            read.h.advance(0.25)
+    assert isinstance(read.direct.error, StreamRolledBackError)
+
+
+def test_a_read_may_begin_beyond_the_end() -> None:
+    read = Read(seq=100)
+    read.requests()
+    read.status(NOT_FOUND)
+    read.state(last_seq=50)
+    assert read.direct.finished
+
+
+# -- the message before a page is gone ---------------------------------------------------------------------------------
 
 
 def test_the_message_before_a_page_is_gone() -> None:
@@ -554,8 +652,7 @@ def test_a_message_without_a_time_before_a_page() -> None:
     read.status(end(last=1, pending=8))
     assert read.take() == [1]
     read.requests()
-    read.message(2, 0, 8)
-    read.state(last_seq=9)
+    read.message(1, 0, 8)
     with pytest.raises(RemoteProtocolError, match="Time-Stamp"):
         read.direct.readable().result()
 

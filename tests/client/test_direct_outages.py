@@ -137,17 +137,17 @@ def test_what_is_buffered_is_taken_while_there_is_no_link() -> None:
 def test_a_pause_ends_with_a_new_link() -> None:
     read = begun(harness=Harness(max_reconnect_attempts=-1, reconnect_time_wait=0), timeout=1.0)
     read.status(NOBODY)
-    read.state(config=DIRECT_ALLOWED)
+    read.state(last_seq=9, config=DIRECT_ALLOWED)
     read.requests()
     read.status(NOBODY)
-    read.state(config=DIRECT_ALLOWED)
+    read.state(last_seq=9, config=DIRECT_ALLOWED)
     assert read.requests() == []  # later
     read.h.lose()
     read.h.advance(20.0)
     read.h.connect()
     assert [request["seq"] for request in read.requests()] == [2]
     read.status(NOBODY)
-    read.state(config=DIRECT_ALLOWED)
+    read.state(last_seq=9, config=DIRECT_ALLOWED)
     assert read.direct.error is None  # the time begins anew
 
 

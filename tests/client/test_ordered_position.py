@@ -61,11 +61,11 @@ def test_a_stream_that_is_shorter_and_has_grown_again(is_gone: bool) -> None:
         look = reading.look()
         assert look is not None
         assert json.loads(look.payload) == {"seq": 3}
-        if is_gone:  # by itself: the first message that is not older decides
+        if is_gone:  # by itself: the first message that is newer decides
             reading.h.reply_to(look, refusal(404, 10037))
             look = reading.look()
             assert look is not None
-            assert json.loads(look.payload) == {"start_time": format_timestamp(CREATED), "next_by_subj": ">"}
+            assert json.loads(look.payload) == {"start_time": format_timestamp(CREATED + 1), "next_by_subj": ">"}
         reading.found(look, 2 if is_gone else 3, CREATED + 5)
         if reading.ordered.phase is OrderedPhase.PAUSED:
             reading.doubt()

@@ -11,11 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.errors import BadTokenError, LocalProtocolError
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.session_token import MAX_TOKEN, Position, SessionToken
 
 SEQUENCES = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"[A-Za-z0-9_$-]{1,20}", fullmatch=True) | st.sampled_from(["KV_äöü", "日本"])
-TOKENS = st.dictionaries(NAMES, st.tuples(SEQUENCES, SEQUENCES), max_size=5).map(SessionToken)
+FEW = st.integers(0, 4)
+IDENTITIES = st.none() | st.sampled_from(["1", "2", "id"])
+
+
+@st.composite
+def tokens(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES, seqs: st.SearchStrategy[int] = SEQUENCES) -> Any:
+    """Tokens. Some of what was read has a witness."""
+    streams = draw(st.dictionaries(names, st.tuples(seqs, seqs), max_size=5))
+    seen = [
+        StreamPosition(name, draw(st.integers(1, read)), draw(IDENTITIES), draw(FEW))
+        for name, (_, read) in streams.items()
+        if read and draw(st.booleans())
+    ]
+    return SessionToken(streams, seen)
+
+
+TOKENS = tokens()
+ALIKE = tokens(st.sampled_from("AB"), FEW)
+"""Tokens of the same streams, at the same sequences or nearly so."""
 
 
 def test_what_it_knows() -> None:
@@ -43,7 +62,7 @@ def test_it_survives_its_bytes(token: SessionToken) -> None:
     assert copy.to_bytes() == token.to_bytes()
 
 
-@given(TOKENS, TOKENS, TOKENS)
+@given(ALIKE | TOKENS, ALIKE | TOKENS, ALIKE | TOKENS)
 def test_tokens_merge_in_any_order(one: SessionToken, two: SessionToken, three: SessionToken) -> None:
     merged = one.merge(two).merge(three)
     assert merged == three.merge(one.merge(two)) == two.merge(three).merge(one).merge(one)
@@ -51,6 +70,44 @@ def test_tokens_merge_in_any_order(one: SessionToken, two: SessionToken, three: 
         for name, position in token.items():
             assert merged[name].written >= position.written
             assert merged[name].read >= position.read
+            seen, all_seen = token.seen(name), merged.seen(name)
+            assert seen is None or (all_seen is not None and all_seen.seq >= seen.seq)
+            if seen is not None and all_seen is not None and seen.seq == all_seen.seq:
+                assert (all_seen.witness or 0) <= (seen.witness or 0)
+
+
+def test_what_was_read_has_a_witness() -> None:
+    token = SessionToken().after_read("S", 3, 99).after_write("S", 7).after_read("S", 2, 50)
+    assert token.seen("S") == StreamPosition("S", 3, None, 99)
+    assert token.seen("T") is None
+    assert token.to_bytes() == b'{"v":1,"streams":{"S":[7,3]},"seen":["S 3 - 99"]}'
+    assert token != SessionToken({"S": (7, 3)})
+    named = token.after_read("S", 3, 99, "id")
+    assert named.seen("S") == StreamPosition("S", 3, "id", 99)
+    assert named.after_read("S", 3, 98).seen("S") == StreamPosition("S", 3, None, 98)  # the earlier of two
+    assert token.after_read("S", 5).seen("S") == StreamPosition("S", 3, None, 99)  # whose time is not known
+    assert token.without("S") == SessionToken()
+    assert token.without("T") == token
+
+
+def test_tokens_of_releases_without_witnesses() -> None:
+    """They are read and have none; and a token with witnesses has all that such a release reads."""
+    assert SessionToken.from_bytes(b'{"v":1,"streams":{"S":[7,3]}}').seen("S") is None
+    body = json.loads(SessionToken({"S": (7, 3)}, [StreamPosition("S", 3, "id", 99)]).to_bytes())
+    assert (body.pop("seen"), body) == (["S 3 id 99"], {"v": 1, "streams": {"S": [7, 3]}})
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {}, "S 1 - 5", [1], [""], ["S 1 - -"], ["S 0 - 5"], ["S 3 - 5"], ["T 1 - 5"], ["S 1 - 5 6"], ["S 1 - -5"],
+        ["S 1 - 99999999999999999999"], ["S 1 \ud800 5"], ["\ud800 1 - 5"], [None],
+    ],
+)  # fmt: skip
+def test_witnesses_that_are_none(seen: Any) -> None:
+    body = json.dumps({"v": 1, "streams": {"S": [9, 2]}, "seen": seen}).encode()
+    with pytest.raises(BadTokenError):
+        SessionToken.from_bytes(body)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from jsproto.errors import ConnectionLostError
+from jsproto.errors import ConnectionLostError, StreamRolledBackError
 from jsproto_io import DurabilityWarning
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, connect
@@ -76,3 +76,32 @@ def test_a_server_that_is_killed_gives_sequences_out_again(server_for: Callable[
             last, after = killed("later")
         assert after <= last
         assert js.get_msg("LATER", after, level="leader").data == b"after"
+
+
+def test_a_session_notices_what_a_killed_server_lost(server_for: Callable[..., NatsServer]) -> None:
+    """Over the new link, and with its token in another process. As long as nothing is lost, it reads on."""
+    server = server_for()
+    with connect(server.url, reconnect_time_wait=0.02, max_reconnect_attempts=-1) as nc:
+        js = nc.jetstream()
+        with pytest.warns(DurabilityWarning):
+            js.create_stream("LOST", subjects=["lost"], storage="file", persist_mode="async", allow_direct=True)
+        session = js.consistent_session(timeout=10)
+        last = after = 0
+        while after == last or (after == last + 20 and after < 1_500):  # what it had time to write is not lost
+            if after:
+                assert session.get_last_msg("LOST", "lost").seq == after
+            last = max(session.publish("lost", b"before").seq for _ in range(10))
+            assert session.get_last_msg("LOST", "lost").seq == last
+            server.kill()
+            server.start()
+            reach(nc)
+            after = max(js.publish("lost", b"after").seq for _ in range(20))
+        assert after < last + 20
+        token = session.token.to_bytes()
+        with js.consistent_session(token=token, timeout=10) as another:
+            for reader in (session, another):
+                with pytest.raises(StreamRolledBackError) as found:
+                    reader.get_last_msg("LOST", "lost")
+                assert (found.value.stream, found.value.seq) == ("LOST", last)
+        session.forget("LOST")
+        assert session.get_last_msg("LOST", "lost").data == b"after"

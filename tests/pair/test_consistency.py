@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from jsproto.client.connection.options import connect_options
 from jsproto.client.consume.message import JSMsg
-from jsproto.errors import MessageNotFoundError, StaleReadError
+from jsproto.client.read.consistent_session import ConsistentSession
+from jsproto.errors import (
+    MessageNotFoundError,
+    StaleReadError,
+    StreamRecreatedError,
+    StreamRolledBackError,
+)
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.replication.replicas import Lag
@@ -102,6 +109,105 @@ def test_a_sequence_that_the_stream_never_had() -> None:
         pair.run_until(session.get_last_msg("S", "s.a", now=pair.now))
     assert (found.value.wanted, found.value.found) == (5, 0)
     assert pair.now - started >= 1.0
+
+
+def crashed(kept: int, lost: int, again: int) -> tuple[Pair, ConsistentSession]:
+    """A session that read what a server lost in a crash. It gave the sequences out again."""
+    pair = Pair(connect_options(reconnect_time_wait=0.1))
+    config = StreamConfig("S", subjects=["s.>"], persist_mode="async", allow_direct=True)
+    pair.server.add_stream(config, 0.0)
+    pair.connect()
+    session = pair.js.consistent_session(timeout=10.0)
+    since = pair.now
+    for number in range(kept + lost):
+        pair.advance(0.01)
+        since = pair.now + 0.005 if number < kept else since
+        pair.run_until(session.publish("s.a", b"old", now=pair.now))
+    assert read_all(pair, session.get_batch("S", now=pair.now)) == [*range(1, kept + lost + 1)]
+    pair.server.restart(pair.now, unsynced_since=since)
+    pair.advance(1.0)
+    for _ in range(again):
+        pair.advance(0.01)
+        pair.run_until(pair.js.publish("s.a", b"new", now=pair.now))
+    return pair, session
+
+
+READS: dict[str, Callable[[Pair, ConsistentSession], Any]] = {
+    "one": lambda pair, session: pair.run_until(session.get_last_msg("S", "s.a", now=pair.now)),
+    "next": lambda pair, session: pair.run_until(session.get_msg("S", 1, next=True, now=pair.now)),
+    "batch": lambda pair, session: read_all(pair, session.get_batch("S", now=pair.now)),
+    "last": lambda pair, session: read_all(pair, session.get_last_msgs_for("S", ["s.a"], now=pair.now)),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("again", [0, 3, 5, 9])
+@pytest.mark.parametrize("is_another", [False, True], ids=["over a new link", "of another process"])
+def test_a_server_that_lost_what_was_read(read: str, again: int, is_another: bool) -> None:
+    pair, session = crashed(5, 5, again)
+    if is_another:
+        session = pair.js.consistent_session(token=session.token.to_bytes(), timeout=10.0)
+    with pytest.raises(StreamRolledBackError) as found:
+        READS[read](pair, session)
+    assert (found.value.stream, found.value.seq) == ("S", 10)
+    session.forget("S")
+    assert READS[read](pair, session)
+
+
+def test_a_restart_that_loses_nothing_costs_a_look() -> None:
+    pair, session = crashed(5, 0, 3)
+    before = pair.client.stats["out_msgs"]
+    assert pair.run_until(session.get_last_msg("S", "s.a", now=pair.now)).seq == 8
+    assert pair.client.stats["out_msgs"] - before == 3  # the state, the message at the position, and the read
+    assert pair.run_until(session.get_last_msg("S", "s.a", now=pair.now)).seq == 8
+    assert pair.client.stats["out_msgs"] - before == 4
+
+
+def test_a_stream_that_was_made_anew() -> None:
+    pair, session = crashed(5, 0, 0)
+    pair.run_until(pair.js.delete_stream("S", now=pair.now))
+    pair.advance(1.0)
+    pair.server.add_stream(StreamConfig("S", subjects=["s.>"], allow_direct=True), pair.now)
+    for _ in range(8):
+        pair.run_until(pair.js.publish("s.a", b"new", now=pair.now))
+    other = pair.js.consistent_session(token=session.token.to_bytes(), timeout=10.0)
+    for read in READS.values():
+        with pytest.raises(StreamRecreatedError):
+            read(pair, other)
+    other.forget("S")
+    assert all(read(pair, other) for read in READS.values())
+
+
+@pytest.mark.parametrize("again", [0, 2, 80])
+def test_a_batch_ends_where_a_server_lost_what_it_gave(again: int) -> None:
+    """Of no session: the page after the crash begins with the message before it, and the leader says the rest."""
+    pair, _ = crashed(5, 0, 0)
+    since = pair.now
+    for _ in range(90):
+        pair.advance(0.01)
+        pair.run_until(pair.js.publish("s.a", b"old", now=pair.now))
+    batch = pair.js.get_batch("S", now=pair.now, max_bytes=30)
+    while batch.last_seq <= 10:
+        pair.run_until(batch.readable())
+        batch.pop_many(1, pair.now)
+    pair.server.restart(pair.now, unsynced_since=since)
+    pair.advance(0.5)
+    for _ in range(again):
+        pair.advance(0.01)
+        pair.run_until(pair.js.publish("s.a", b"new", now=pair.now))
+    found: list[bytes] = []
+
+    def read_on() -> None:
+        while True:
+            messages = batch.pop_many(10, pair.now)
+            assert messages or not batch.finished
+            found.extend(message.data for message in messages)
+            if not messages:
+                pair.run_until(batch.readable())
+
+    with pytest.raises(StreamRolledBackError):
+        read_on()
+    assert b"new" not in found
 
 
 def test_a_fresh_consumer_of_a_copy_that_lags_sees_all_messages_but_not_at_once() -> None:

@@ -22,6 +22,7 @@ from jsproto.rules.position import (
     Verdict,
     drops_front,
     identity_of,
+    is_other,
     judge,
 )
 from tests.effort import examples
@@ -96,10 +97,38 @@ def test_whose_front_is_dropped(config: dict[str, Any], drops: bool) -> None:
 
 def test_the_facts_of_an_answer() -> None:
     info = StreamInfo(StreamConfig("S"), created=77, state=StreamState(first_seq=2, last_seq=9, last_ts=5))
-    assert StreamFacts.of(info) == StreamFacts("77", 2, 9, 5, drops_front=True)
+    assert StreamFacts.of(info) == StreamFacts("77", 2, 9, 5, drops_front=True, since=77)
     assert StreamFacts.of(info, "abc").identity == "abc"
     assert StreamFacts.of(info).position("S") == StreamPosition("S", 9, "77", 5)
     assert identity_of(replace(info, created=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("created", "first_ts", "mirror", "since"),
+    [
+        (77, None, None, 77), (77, 77, None, 77), (77, 76, None, None),  # it was restored
+        (77, 80, {"name": "O"}, None), (None, 80, None, None),
+    ],
+)  # fmt: skip
+def test_how_old_messages_are_at_most(
+    created: int | None, first_ts: int | None, mirror: Any, since: int | None
+) -> None:
+    state = StreamState(first_seq=2, last_seq=9, first_ts=first_ts)
+    assert StreamFacts.of(StreamInfo(StreamConfig("S", mirror=mirror), created=created, state=state)).since == since
+
+
+@pytest.mark.parametrize("identity", [None, "then"])
+@pytest.mark.parametrize("witness", [None, 999, 1_000])
+def test_a_stream_that_is_younger_than_the_message(identity: str | None, witness: int | None) -> None:
+    """It is another one, where the identity does not say so already."""
+    position, facts = StreamPosition("S", 10, identity, witness), replace(FACTS, since=1_000)
+    is_another = identity is None and witness == 999
+    assert (judge(position, facts) is Verdict.RECREATED) is is_another
+
+
+def test_another_time_is_another_message() -> None:
+    assert [is_other(POSITION, at) for at in (1_000, 1_001, 999, None)] == [False, True, True, False]
+    assert not is_other(replace(POSITION, witness=None), 5)
 
 
 @pytest.mark.parametrize("bad", [replace(FACTS, last_seq=9), replace(FACTS, identity="now")])
@@ -142,7 +171,7 @@ def test_the_questions_and_their_answers() -> None:
     assert check.question() == b'{"seq":10}'
     missing = b'{"error":{"code":404,"err_code":10037,"description":"no message found"}}'
     assert check.answer(missing, 0.0) is Verdict.LOOK_BACK
-    assert check.question() == b'{"start_time":"1970-01-01T00:00:00.000001Z","next_by_subj":">"}'
+    assert check.question() == b'{"start_time":"1970-01-01T00:00:00.000001001Z","next_by_subj":">"}'  # stored after it
     assert check.answer(b'{"message":{"seq":12,"time":"1970-01-01T00:00:00.000002Z"}}', 0.0) is Verdict.GONE
     check.state(FACTS, 0.0)
     assert check.answer(b'{"message":{"seq":10,"time":"1970-01-01T00:00:00.000001Z"}}', 0.0) is Verdict.SAME
@@ -258,7 +287,7 @@ class Histories(RuleBasedStateMachine):
             if verdict in LOOKS:
                 witness = check.position.witness or 0
                 wanted = [check.position.seq] if verdict is Verdict.LOOK else range(1, last + 1)
-                least = 0 if verdict is Verdict.LOOK else witness
+                least = 0 if verdict is Verdict.LOOK else witness + 1
                 found = [(seq, self.time(seq)) for seq in wanted if self.time(seq) >= max(least, 1)]
                 verdict = check.message(found[0] if found else None, now)
         assert verdict not in LOOKS

@@ -470,8 +470,8 @@ class OrderedConsumer(ResumingBuffer[D]):
     ) -> None:
         """Sequences mean other messages now: read what comes after ``floor``, or what ``config`` says."""
         if self._if_missed == "error" and self._ready is None:
-            is_back = isinstance(told, StreamRolledBack)
-            self._end(StreamRolledBackError(self.stream) if is_back else StreamRecreatedError(self.stream))
+            is_back, stream = isinstance(told, StreamRolledBack), self.stream
+            self._end(StreamRolledBackError(stream, told.last_seq) if is_back else StreamRecreatedError(stream))
             return
         self._drop()
         self._outbox.emit(told)

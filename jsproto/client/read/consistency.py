@@ -7,6 +7,8 @@ How an answer proves it is fresh. The token is the highest sequence of the strea
 * *Message by sequence*: immutable, no proof needed, also where it was replaced since.
 * *Next message after a sequence or a time*: it may have been replaced since. It is believed at the token's sequence or
   later, or from the leader.
+* *A message at the session's own position with another time*, and a leader that ends before it: not believed. The
+  position is proved (``known_streams``). The read goes on, or fails with StreamRolledBackError or StreamRecreatedError.
 * *Not found*: believed only from the leader, and only if the leader's last sequence is at least the token's.
 * *A mirror*: limits, a filter or a start of its own may have left out messages, so its ``Nats-UpTo-Sequence`` proves
   nothing. It is believed for a message at the token's sequence or later, and for the sequence that was requested. So at
@@ -23,15 +25,17 @@ One gap remains. During a change of leaders two servers may both take themselves
 last sequence, and the other may answer the read.
 
 Not here: the verbs and what the levels promise (``consistent_session``), many messages (``consistent_batch``), the
-pauses (``retry``), the token itself (``grammar.session_token``).
+pauses (``retry``), the token itself (``grammar.session_token``), whether it still holds (``known_streams``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.read.known_streams import KnownStreams, lost, time_of
 from jsproto.client.read.retry import DIRECT_TRIES, TRY_FOR, consistent_backoff
 from jsproto.client.read.single import UNAVAILABLE, asked_for, direct_message, leader_message, no_direct_get
 from jsproto.errors import (
@@ -56,6 +60,7 @@ from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg, answerer, number, paging
 from jsproto.outbox import Conversation
 from jsproto.rules.consistent_read import CONSISTENT_READ, ReadPhase, ReadStep
+from jsproto.rules.position import NEGATIVE, Verdict
 from jsproto.rules.status import END_OF_BATCH
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -64,6 +69,7 @@ from jsproto.wire.frames import Msg
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
 
+_WAITING: Final = {ReadPhase.PAUSE, ReadPhase.PROOF}
 _FIRST: Final = {ReadPhase.DIRECT: ReadStep.ASK_REPLICA, ReadPhase.STATE: ReadStep.ASK_LEADER}
 
 
@@ -106,17 +112,17 @@ class _Read:
 class ConsistentReads(Conversation):
     """The single reads of one consistent session that are under way.
 
-    Attributes: ``token`` (what the session has written and read, which each read may raise) and ``closed``.
+    Attributes: ``known`` (what the session has written and read, which each read may raise) and ``closed``.
     """
 
     __slots__ = (
         "_count", "_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_reads", "_seed", "_sid", "closed",
-        "js", "token",
+        "js", "known",
     )  # fmt: skip
 
     def __init__(self, js: JetStream, token: SessionToken) -> None:
         self.js = js
-        self.token = token
+        self.known = KnownStreams(js, token)
         self.closed = False
         self._outbox = js.session
         self._inbox = js.session.new_inbox()
@@ -166,11 +172,15 @@ class ConsistentReads(Conversation):
         self.js.api.stream_info(read.stream)  # the name is checked before anything is sent
         read.timeout = timeout
         read.until = now + timeout
-        if self._sid is None:
-            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+        self._subscribe()
         self._ask(read, now)
         self._reads[read] = None
         return read.ticket
+
+    def prove(self, stream: str, now: float, timeout: float) -> Ticket[None]:
+        """``KnownStreams.prove``, which ends with this session or its connection."""
+        self._subscribe()
+        return self.known.prove(stream, now, timeout)
 
     def check_open(self) -> None:
         """Check that reads can be started.
@@ -185,8 +195,10 @@ class ConsistentReads(Conversation):
         """Reads under way fail with ConnectionClosedError."""
         if not self.closed:
             self.closed = True
+            error = ConnectionClosedError("the session was closed")
             for read in list(self._reads):
-                self._fail(read, ConnectionClosedError("the session was closed"))
+                self._fail(read, error)
+            self.known.close(error)
             if self._sid is not None:
                 self._outbox.unsubscribe(self._sid)
 
@@ -244,22 +256,44 @@ class ConsistentReads(Conversation):
                 self._fail(read, error)
             elif read.token:
                 self._forget_request(read)
-        self.closed = self.closed or ended
+        if ended:
+            self.closed = True
+            self.known.close(error)
 
     def link_restored(self, now: float) -> None:
         """Ask what was under way when the link was lost."""
         for read in list(self._reads):
-            if read.phase is not ReadPhase.PAUSE and not read.token:
+            if read.phase not in _WAITING and not read.token:
                 self._ask(read, now)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
+    def _subscribe(self) -> None:
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+
     def _ask(self, read: _Read, now: float) -> None:
+        if self.known.owes(read.stream):
+            self._forget_request(read)
+            read.step(ReadStep.PROVE)
+            self._deadlines.set(read, None)
+            self.js.session.run(self._proved(read, self.known.prove(read.stream, now, read.until - now)))
+            return
         try:
             self._send(read, now)
         except OutboundBufferLimitError as error:
             self._pause(read, error, now)
         self._outbox.rearm(self)
+
+    def _proved(self, read: _Read, proof: Ticket[None]) -> Generator[Ticket[Any], Any, None]:
+        """Go on once the position is proved."""
+        try:
+            yield proof
+            read.step(_FIRST[read.first])
+            self._ask(read, self.js.session.now)
+        except Error as error:
+            if read.phase is not ReadPhase.ENDED:
+                self._fail(read, error)
 
     def _send(self, read: _Read, now: float) -> None:
         """Send the question of the phase.
@@ -324,7 +358,7 @@ class ConsistentReads(Conversation):
 
     def _floor(self, read: _Read) -> int:
         """The sequence that an answer must not be older than."""
-        return self.token[read.stream].floor
+        return self.known.token[read.stream].floor
 
     def _stale(self, read: _Read, found: int | None, now: float) -> None:
         read.is_stale = True
@@ -348,7 +382,7 @@ class ConsistentReads(Conversation):
         if found.stream != read.source:
             self._mirrored(read, found.stream, now)
         elif self._is_recent(read, found):
-            self._succeed(read, found)
+            self._succeed(read, found, now)
         elif read.is_next:  # another replica may show the same, and prove no more
             read.is_stale, read.found = True, max(found.seq, read.found or 0)
             read.step(ReadStep.ASK_LEADER)
@@ -404,7 +438,7 @@ class ConsistentReads(Conversation):
         if up_to < self._floor(read):
             self._stale(read, up_to, now)
         else:
-            self._succeed(read, found)
+            self._succeed(read, found, now)
 
     def _receive_nothing(self, read: _Read, error: MessageNotFoundError, now: float) -> None:
         """The server that answered has no such message. Only the leader is believed that."""
@@ -418,9 +452,14 @@ class ConsistentReads(Conversation):
 
     def _receive_state(self, read: _Read, message: Msg, now: float) -> None:
         info = StreamInfo.from_json(decode_response(message.payload, about=f"stream {read.stream}"))
-        read.confirmed = info.state.last_seq
-        if read.confirmed < self._floor(read):
-            self._stale(read, read.confirmed, now)
+        read.confirmed = last_seq = info.state.last_seq
+        verdict = self.known.heard(read.stream, info, now)
+        if verdict in NEGATIVE:
+            raise lost(read.stream, verdict, self._floor(read))
+        if last_seq < self._floor(read):
+            self._stale(read, last_seq, now)
+        elif verdict is Verdict.ASK_AGAIN:
+            self._stale(read, None, now)
         else:
             read.step(ReadStep.CONFIRM)
             self._ask(read, now)
@@ -435,15 +474,20 @@ class ConsistentReads(Conversation):
                 return
         floor = self._floor(read)
         if found is not None and (read.confirmed >= floor or found.seq >= floor):
-            self._succeed(read, found)
+            self._succeed(read, found, now)
         else:
             self._stale(read, None, now)  # the session wrote, or read, more while the leader was asked
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
-    def _succeed(self, read: _Read, message: StoredMsg) -> None:
+    def _succeed(self, read: _Read, message: StoredMsg, now: float) -> None:
+        known, stream = self.known, read.stream
+        if known.is_doubted(stream):
+            known.doubt(stream)
+        if known.owes(stream) or not known.saw(stream, message.seq, time_of(message.raw_headers)):
+            self._stale(read, None, now)  # what comes next is the proof
+            return
         self._end(read)
-        self.token = self.token.after_read(read.stream, message.seq)
         read.ticket.succeed(message)
         self._outbox.completed(read.ticket)
 
@@ -454,7 +498,7 @@ class ConsistentReads(Conversation):
 
     def _give_up(self, read: _Read) -> None:
         if read.is_stale:
-            self._fail(read, StaleReadError(read.stream, self.token[read.stream].floor, read.found))
+            self._fail(read, StaleReadError(read.stream, self.known.token[read.stream].floor, read.found))
         else:
             late = TimeoutError(f"no answer from stream {read.stream} within {read.timeout:g} s")
             self._fail(read, read.error or late)

@@ -19,6 +19,8 @@ What a session does not promise:
 * Purges and deletions, also by limits, have no sequence. A session may read a deleted message until the replica that
   answers has deleted it too. A message that says "deleted" is covered.
 * Consumers deliver in order but may start late. ``observe`` adds a message that a consumer delivered to the token.
+* A stream that comes back shorter is noticed by what was read. A write alone has no witness, so it is noticed only
+  while the stream ends before it. A stream that does so while the link lives may be noticed late.
 
 Not here: how an answer proves that it is fresh (``consistency``), reads of many messages (``consistent_batch``).
 """
@@ -35,6 +37,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.fields import checked_word
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
@@ -89,7 +92,7 @@ class ConsistentSession:
     @property
     def token(self) -> SessionToken:
         """The highest sequences written and read, by stream: a value that another session can be given at any time."""
-        return self._reads.token
+        return self._reads.known.token
 
     @property
     def closed(self) -> bool:
@@ -103,11 +106,20 @@ class ConsistentSession:
             LocalProtocolError: ``ack.stream`` is no name of a stream.
         """
         if ack.seq:
-            self._reads.token = self.token.after_write(check_name(ack.stream), ack.seq)
+            self._reads.known.token = self.token.after_write(check_name(ack.stream), ack.seq)
 
-    def observe(self, stream: str, seq: int) -> None:
-        """Add a message that was seen in another way to the token: the message ``seq`` of ``stream``."""
-        self._reads.token = self.token.merge(SessionToken({stream: (0, seq)}))
+    def observe(self, stream: str, seq: int, timestamp: int | None = None) -> None:
+        """Add a message that was seen in another way to the token: the message ``seq`` of ``stream``.
+
+        ``timestamp``: when it was stored, in nanoseconds since the epoch (``msg.metadata.timestamp``): the witness of
+        the message. None: there is none.
+
+        Raises:
+            LocalProtocolError: one of them cannot be.
+        """
+        seen = [] if timestamp is None else [StreamPosition(stream, seq, None, timestamp)]
+        SessionToken({stream: (0, seq)}, seen)  # which checks them
+        self._reads.known.saw(stream, seq, timestamp)
 
     def merge(self, token: SessionToken | bytes) -> None:
         """Add another session's token, perhaps of another process: of each stream the higher sequence counts.
@@ -116,11 +128,14 @@ class ConsistentSession:
             BadTokenError: the bytes are no token.
         """
         other = SessionToken.from_bytes(token) if isinstance(token, bytes) else token
-        self._reads.token = self.token.merge(other)
+        self._reads.known.merge(other)
 
     def forget(self, stream: str) -> None:
-        """Remove ``stream`` from the token: it was deleted and created again, so its sequences begin again."""
-        self._reads.token = self.token.without(stream)
+        """Remove ``stream`` from the token: it was deleted and created again, or came back shorter.
+
+        This is the way out of StreamRecreatedError and StreamRolledBackError. Reads show the stream as it is now.
+        """
+        self._reads.known.forget(stream)
 
     def publish(self, subject: str, payload: bytes = b"", *, now: float, **options: Any) -> Ticket[PubAck]:
         """``JetStream.publish``, and ``record`` its acknowledgement.
@@ -164,6 +179,7 @@ class ConsistentSession:
         The ticket fails with:
             MessageNotFoundError: the leader has no such message.
             StaleReadError: no server showed the stream at the token in time.
+            StreamRolledBackError, StreamRecreatedError: the token's sequences stand for other messages now. ``forget``.
             TimeoutError, NoRespondersError, JetStreamNotAvailableError: no server answered.
             MirrorAnswerError: only mirrors answered.
             StatusError, APIError: the server refused the request.
@@ -208,7 +224,7 @@ class ConsistentSession:
         """
         self._check_many(level)
         return SessionBatch(
-            self, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
+            self._reads, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
             timeout=self._timeout if timeout is None else timeout,
         )  # fmt: skip
 
@@ -228,7 +244,7 @@ class ConsistentSession:
         """
         self._check_many(level)
         limit = self._timeout if timeout is None else timeout
-        return SessionLastMsgs(self, stream, subjects, now=now, max_bytes=max_bytes, timeout=limit)
+        return SessionLastMsgs(self._reads, stream, subjects, now=now, max_bytes=max_bytes, timeout=limit)
 
     def close(self) -> None:
         """End the session: single reads under way fail with ConnectionClosedError. The token can still be taken.

@@ -11,9 +11,11 @@ What a read believes, and of which server:
   the rest of the page is requested again. Deleted messages are holes in the sequences.
 * *Only the stream itself*: each message names the stream that sent it. A mirror may hold a part of its origin, so a
   page of a mirror is dropped and requested again.
-* *Still the same stream*: a page begins with the last message received (``page``). Where that message is gone, the
-  leader says when the stream was created. A mirror that was created anew has the same messages: this shows only when
-  the leader was asked before.
+* *Still the same stream*: a page begins with the last message received (``page``), which has the same time. Where that
+  message is gone, the leader says when the stream was created. A mirror that was created anew has the same messages:
+  this shows only when the leader was asked before.
+* *Not shorter than before*: a leader that ends before what was given out is asked again. The second time, ``ELECTION``
+  later, the stream came back shorter.
 * *Without an answer from any server* the leader says whether the stream exists and allows Direct Gets. If so, the page
   is requested again: the server that had the stream has died, or is about to stop.
 * *Holes before 2.12*: such a server may lose messages to limits in the middle of a page without a word. So with
@@ -41,7 +43,6 @@ from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.retry import ASK_AGAIN, Retries
 from jsproto.client.read.single import (
     UNAVAILABLE,
-    is_younger,
     leader_message,
     no_direct_get,
 )
@@ -60,6 +61,7 @@ from jsproto.errors import (
     RemoteProtocolError,
     StatusError,
     StreamRecreatedError,
+    StreamRolledBackError,
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
@@ -69,6 +71,7 @@ from jsproto.grammar.columns import Fields, StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo, StreamState
 from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import STATUS_START, status_line
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import (
     FieldsAsked,
     StoredMsg,
@@ -82,6 +85,7 @@ from jsproto.grammar.stored import (
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox
+from jsproto.rules.position import PositionCheck, StreamFacts, Verdict, is_other, judge
 from jsproto.rules.status import END_OF_BATCH, NO_RESPONDERS
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, MsgRun
@@ -107,7 +111,7 @@ class DirectBatch(BufferedRead):
     """
 
     __slots__ = (
-        "_announced", "_api", "_at_least", "_began_at_first", "_created", "_doubts_holes", "_draw", "_floor",
+        "_announced", "_api", "_at_least", "_began_at_first", "_check", "_created", "_doubts_holes", "_draw", "_floor",
         "_from_leader", "_furthest", "_if_dropped", "_inbox", "_incoming", "_is_last_check", "_is_linked",
         "_is_unanswered", "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader",
         "_question", "_replies", "_reply", "_retries", "_start", "_start_time", "_subject", "_tail", "_timeout",
@@ -158,6 +162,7 @@ class DirectBatch(BufferedRead):
             MirrorAnswerError: only mirrors answered for ``timeout`` seconds.
             MessagesDroppedError: see ``if_dropped``.
             StreamRecreatedError: the stream was deleted and created anew meanwhile.
+            StreamRolledBackError: the stream came back shorter than what was given out.
             NoRespondersError, JetStreamNotAvailableError: the stream allows no Direct Get, or no API answers.
             PermissionsViolationError, StatusError, APIError: the server refused a request.
             UnsupportedByServerError: the server is older than 2.11.
@@ -206,6 +211,7 @@ class DirectBatch(BufferedRead):
         self._from_leader: StoredMsg | None = None  # its copy, kept if nothing that goes before it was dropped
         self._is_last_check = False  # the leader had nothing, and is asked once more what it dropped
         self._parts_since_leader = 0  # answers that showed something since the leader said where it is
+        self._check = PositionCheck(StreamPosition(stream, 0))  # of what was given out, at the leader
         self._created: int | None = None  # when the stream was created, as its leader said
         self._is_linked = True
         self._is_unanswered = False  # no server answered the page: the leader is asked why
@@ -363,8 +369,8 @@ class DirectBatch(BufferedRead):
 
     def _fields(self) -> dict[str, Any]:
         """What the next page is to hold."""
-        body = self._beginning(self._floor if self._page.anchor else self._floor + 1)
-        body["batch"] = self._page.asked + bool(self._page.anchor)
+        body = self._beginning(self._floor if self._page.is_anchored else self._floor + 1)
+        body["batch"] = self._page.asked + self._page.is_anchored
         body["max_bytes"] = self._page.room
         if self._subject is not None:
             body["next_by_subj"] = self._subject
@@ -493,14 +499,17 @@ class DirectBatch(BufferedRead):
             self._receive_from_mirror(name, now)
             return 0
         self._retries.stream_answered()
-        if sequence == self._floor and self._page.anchor:
-            if not header.startswith(self._page.anchor):
-                raise StreamRecreatedError(self.stream)
+        if sequence == self._floor and self._page.is_anchored:
+            if is_other(self._given_out(), stored_at(header)):
+                self._announced = self._reply  # the rest of the page is no news
+                self._close_page(now)
+                self._page.is_of_another = self._ask_leader(self._api.stream_info(self.stream), b"", now)
+                return 0
             self._page.is_open = True
             return 0
         if sequence <= self._floor:
             raise RemoteProtocolError(f"message {sequence} where those after {self._floor} were asked for", header)
-        self._page.lost_anchor = bool(self._page.anchor)
+        self._page.lost_anchor = self._page.is_anchored
         if not self._may_begin_with(sequence):
             self._incoming = ReadBuffer()
             if not self._ask_leader(self._api.stream_info(self.stream), b"", now):
@@ -664,10 +673,11 @@ class DirectBatch(BufferedRead):
             return
         info = StreamInfo.from_json(body)
         received = self._page.before
-        if self._created not in (None, info.created) or (
-            received is not None and is_younger(info, stored_at(received.raw_headers[-1]))
-        ):
+        verdict, position = self._judge(info, now)
+        if verdict is Verdict.RECREATED:
             raise StreamRecreatedError(self.stream)
+        if verdict is Verdict.ROLLED_BACK or self._page.is_of_another:
+            raise StreamRolledBackError(self.stream, position.seq)
         self._created = info.created
         if self._is_unanswered:
             if not info.config.allow_direct:
@@ -679,14 +689,32 @@ class DirectBatch(BufferedRead):
         begins_anywhere = received is None and (self._by_time or self._began_at_first)
         if self._if_dropped == "error" and not begins_anywhere and info.state.first_seq > wanted:
             raise MessagesDroppedError(wanted, info.state.first_seq)
-        last_seq = info.state.last_seq
-        if last_seq < self._must_reach():
+        last_seq, wanted = info.state.last_seq, max(self._must_reach(), position.seq)
+        if last_seq < wanted or verdict is Verdict.ASK_AGAIN:
             self._drop_page()
-            reason = f"the leader is at sequence {last_seq}, and the read has to come to {self._must_reach()}"
+            reason = f"the leader is at sequence {last_seq}, and the read has to come to {wanted}"
             self._retry_lagging(last_seq, reason, now)
             return
         self._at_least, self._parts_since_leader = last_seq, 0
         self._receive_state(info.state, now)
+
+    def _judge(self, info: StreamInfo, now: float) -> tuple[Verdict, StreamPosition]:
+        """What the leader's state says about a position, which is that of what was given out.
+
+        A stream that was made anew is none to wait for: one answer is enough.
+        """
+        facts = StreamFacts.of(info)
+        position = self._check.position = self._given_out()
+        verdict = self._check.state(facts, now)
+        return Verdict.RECREATED if judge(position, facts) is Verdict.RECREATED else verdict, position
+
+    def _given_out(self) -> StreamPosition:
+        """The last message before the page under way, or of the read up to now where there is none."""
+        identity = None if self._created is None else str(self._created)
+        before = self._page.before
+        if before is None:
+            return StreamPosition(self.stream, 0, identity)
+        return StreamPosition(self.stream, self._page.seq_before, identity, stored_at(before.raw_headers[-1]))
 
     def _receive_state(self, state: StreamState, now: float) -> None:
         """The leader's state. It has come as far as the read has to."""

@@ -41,7 +41,7 @@ def prove(
             wanted = js.get_msg(position.stream, position.seq, level="leader", now=now, timeout=timeout)
         else:
             wanted = js.get_msg(
-                position.stream, start_time=position.witness, subject=">", next=True, level="leader",
+                position.stream, start_time=(position.witness or 0) + 1, subject=">", next=True, level="leader",
                 now=now, timeout=timeout,
             )  # fmt: skip
         try:

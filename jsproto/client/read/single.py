@@ -25,7 +25,6 @@ from jsproto.errors import (
 )
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps, loads, text, uint64
-from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import StoredMsg, check_seq, number, stored_header
 from jsproto.grammar.subjects import check_subject
@@ -152,18 +151,6 @@ def leader_message(stream: str, asked: Asked, message: Msg) -> StoredMsg:
     user, data = _binary(found, "hdrs"), _binary(found, "data")
     head = stored_header(user or _PLAIN, stream, text(found, "subject"), seq, text(found, "time"))
     return StoredMsg(head, data, seq)
-
-
-def is_younger(info: StreamInfo, stored: int) -> bool:
-    """Whether the stream was made after a message of it was stored: then it is another one under the same name.
-
-    ``stored``: in nanoseconds since the epoch. A mirror, or a stream that was restored, may hold older messages than
-    itself: there it proves nothing.
-    """
-    created, first = info.created, info.state.first_ts
-    if created is None or info.config.mirror is not None:
-        return False
-    return created > stored and (first is None or first >= created)
 
 
 def _binary(body: dict[str, Any], name: str) -> bytes:

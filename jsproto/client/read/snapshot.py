@@ -40,7 +40,6 @@ from typing import TYPE_CHECKING, Any, Final
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastAnswer, checked_subjects
 from jsproto.client.read.page import PAGE_BYTES
-from jsproto.client.read.single import is_younger
 from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
     Error,
@@ -53,9 +52,11 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.publish_headers import ROLLUP
 from jsproto.grammar.stored import StoredMsg, check_seq
 from jsproto.grammar.times import instant
+from jsproto.rules.position import StreamFacts, Verdict, judge
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -286,7 +287,13 @@ class Snapshot:
     def _check_identity(self, created: int | None, oldest: int) -> Generator[Ticket[Any], Any, None]:
         """The stream has to be the one that was ``created`` then, was listed, and had a message of ``oldest``."""
         now: StreamInfo = yield self._state()
-        if is_younger(now, oldest) or {created, self._list.created} - {None, now.created}:
+        for made in {None, created, self._list.created}:
+            self._check_same(now, made, oldest)
+
+    def _check_same(self, now: StreamInfo, created: int | None, oldest: int | None = None) -> None:
+        """StreamRecreatedError unless ``now`` is of the stream that was ``created`` then, and had a message of then."""
+        identity = None if created is None else str(created)
+        if judge(StreamPosition(self.stream, 0, identity, oldest), StreamFacts.of(now)) is Verdict.RECREATED:
             raise StreamRecreatedError(self.stream)
 
     # -- as of an earlier sequence -------------------------------------------------------------------------------------
@@ -321,8 +328,7 @@ class Snapshot:
                 continue
             shown.update((each.subject, each) for each in self._messages_of(answer, group))
         now: StreamInfo = yield self._state()
-        if now.created != info.created:
-            raise StreamRecreatedError(self.stream)
+        self._check_same(now, info.created)
         yield from self._check_rollup(now, up_to)
         first_seqs = info.state.first_seq, now.state.first_seq
         yield from self._explain(

@@ -66,8 +66,13 @@ class ConsistentSession(ConsistentSessionBase, Managed):
     inside a batch, may be one that a later write has replaced. The session covers what it knows of, not the newest
     value anywhere. Purges and deletions are not covered. As a context manager it closes at the end.
 
+    The first read with a token from outside, or over a new link, proves at the stream's leader that the message read
+    last is still there.
+
     Its reads raise:
         StaleReadError: no answer was new enough in time.
+        StreamRolledBackError: the stream came back shorter than it was, so sequences stand for other messages now.
+        StreamRecreatedError: the stream was deleted and created again. ``forget(stream)`` goes on in both cases.
     """
 
     _connection: Connection

@@ -46,11 +46,17 @@ class ConsistentSessionBase:
         """Make reads show what ``ack`` acknowledges: a message or a batch that was published elsewhere."""
         self._connection._call(lambda now: self._core.record(ack), coalesce=True)
 
-    def observe(self, stream: str, seq: int) -> None:
+    def observe(self, stream: str, seq: int, timestamp: int | None = None) -> None:
         """Make reads of ``stream`` at least as new as message ``seq``, which was seen elsewhere, for example by a
         consumer.
+
+        Args:
+            stream: the stream's name.
+            seq: the message's sequence.
+            timestamp: when it was stored, in nanoseconds since the epoch (``msg.metadata.timestamp``). It proves later
+                that the stream still has this message. None: nothing does.
         """
-        self._connection._call(lambda now: self._core.observe(stream, seq), coalesce=True)
+        self._connection._call(lambda now: self._core.observe(stream, seq, timestamp), coalesce=True)
 
     def merge(self, token: SessionToken | bytes) -> None:
         """Add the knowledge of another session's ``token``.
@@ -61,5 +67,8 @@ class ConsistentSessionBase:
         self._connection._call(lambda now: self._core.merge(token), coalesce=True)
 
     def forget(self, stream: str) -> None:
-        """Drop the knowledge of ``stream``: it was deleted and created again, and its sequences begin again."""
+        """Drop the knowledge of ``stream``: it was deleted and created again, or came back shorter.
+
+        Reads show it as it is now. This is the way out of StreamRecreatedError and StreamRolledBackError.
+        """
         self._connection._call(lambda now: self._core.forget(stream), coalesce=True)
