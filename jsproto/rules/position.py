@@ -7,7 +7,7 @@
 * The message at the position may be gone. If the stream begins after it, retention or a purge took it.
   Otherwise it was deleted, overwritten or has expired by itself, and all later messages are there.
 * Where it is gone, the first message stored after its time decides: with a lower sequence, the stream came back
-  shorter. A clock that was set back by a change of leaders looks the same.
+  shorter. Messages of one moment keep their order. A clock that was set back by a change of leaders looks the same.
 * The state of a stream has the time of its last message, deleted or not (FACTS.md F6.20). So a position at the
   end is proved without a further question.
 * One negative answer proves nothing: a leader that was replaced may tell its past. Two do, with ``ELECTION`` between.
@@ -160,8 +160,8 @@ def judge(
 class PositionCheck:
     """The questions about one position, one after the other, until there is a verdict.
 
-    Begin with the stream's state. ``LOOK`` asks for the message at the position, ``LOOK_BACK`` for the first one since
-    the witness. ``ASK_AGAIN`` begins anew at ``again_at``.
+    Begin with the stream's state. ``LOOK`` asks for the message at the position, ``LOOK_BACK`` for the first one
+    from ``since`` on. ``ASK_AGAIN`` begins anew at ``again_at``.
 
     Attributes: ``position``, ``facts`` (the last ones heard), ``again_at`` (when to begin anew, None: no doubt).
     """
@@ -179,12 +179,16 @@ class PositionCheck:
         self.facts, self._at = facts, None
         return self._settle(judge(self.position, facts), now)
 
+    @property
+    def since(self) -> int:
+        """The moment after the witness, in nanoseconds since the epoch."""
+        return (self.position.witness or 0) + 1
+
     def question(self) -> bytes:
         """The body of the request to STREAM.MSG.GET that ``LOOK`` or ``LOOK_BACK`` asks for."""
         if self._at is None:
             return dumps({"seq": self.position.seq})
-        since = (self.position.witness or 0) + 1  # one of the same time may go before it: a clock need not move
-        return dumps({"start_time": format_timestamp(since), "next_by_subj": ">"})
+        return dumps({"start_time": format_timestamp(self.since), "next_by_subj": ">"})
 
     def answer(self, payload: bytes, now: float) -> Verdict:
         """STREAM.MSG.GET has answered ``question``.

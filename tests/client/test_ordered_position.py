@@ -61,7 +61,7 @@ def test_a_stream_that_is_shorter_and_has_grown_again(is_gone: bool) -> None:
         look = reading.look()
         assert look is not None
         assert json.loads(look.payload) == {"seq": 3}
-        if is_gone:  # by itself: the first message that is newer decides
+        if is_gone:  # by itself: the first message that is later decides
             reading.h.reply_to(look, refusal(404, 10037))
             look = reading.look()
             assert look is not None

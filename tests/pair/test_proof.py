@@ -58,6 +58,26 @@ def test_deleted() -> None:
     assert ask(pair, check) is Verdict.GONE
 
 
+def test_deleted_of_several_of_one_moment() -> None:
+    pair = paired()
+    for ticket in [pair.js.publish("s.x", b"x", now=pair.now) for _ in range(3)]:
+        pair.run_until(ticket)
+    check = PositionCheck(position(pair, 2))
+    assert position(pair, 1).witness == check.position.witness
+    pair.run_until(pair.js.delete_msg("S", 2, now=pair.now))
+    assert ask(pair, check) is Verdict.GONE
+
+
+def test_a_state_that_is_known_is_not_asked_for() -> None:
+    pair = paired()
+    publish(pair, 2)
+    check = PositionCheck(position(pair, 2))
+    info = pair.run_until(pair.js.stream_info("S", now=pair.now))
+    publish(pair, 1)
+    pair.run_until(pair.js.delete_msg("S", 2, now=pair.now))
+    assert pair.run_until(pair.client.run(prove(pair.js, check, info=info, now=pair.now))) is Verdict.SAME
+
+
 def test_purged() -> None:
     pair = paired()
     publish(pair, 10)

@@ -171,7 +171,7 @@ def test_the_questions_and_their_answers() -> None:
     assert check.question() == b'{"seq":10}'
     missing = b'{"error":{"code":404,"err_code":10037,"description":"no message found"}}'
     assert check.answer(missing, 0.0) is Verdict.LOOK_BACK
-    assert check.question() == b'{"start_time":"1970-01-01T00:00:00.000001001Z","next_by_subj":">"}'  # stored after it
+    assert check.question() == b'{"start_time":"1970-01-01T00:00:00.000001001Z","next_by_subj":">"}'
     assert check.answer(b'{"message":{"seq":12,"time":"1970-01-01T00:00:00.000002Z"}}', 0.0) is Verdict.GONE
     check.state(FACTS, 0.0)
     assert check.answer(b'{"message":{"seq":10,"time":"1970-01-01T00:00:00.000001Z"}}', 0.0) is Verdict.SAME
@@ -209,7 +209,7 @@ def test_nobody_can_be_asked() -> None:
 
 
 class Histories(RuleBasedStateMachine):
-    """A stream with a past, and positions of it. Each message has a time of its own."""
+    """A stream with a past, and positions of it. Messages stored at once have one time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,9 +223,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def store(self, count: int) -> None:
-        for _ in range(count):
-            self.clock += 1
-            self.messages.append(self.clock)
+        self.clock += 1
+        self.messages += [self.clock] * count
 
     @rule(seq=st.integers(1, 20))
     def delete(self, seq: int) -> None:
@@ -285,10 +284,9 @@ class Histories(RuleBasedStateMachine):
         verdict = check.state(facts, now)
         for _ in range(2):
             if verdict in LOOKS:
-                witness = check.position.witness or 0
                 wanted = [check.position.seq] if verdict is Verdict.LOOK else range(1, last + 1)
-                least = 0 if verdict is Verdict.LOOK else witness + 1
-                found = [(seq, self.time(seq)) for seq in wanted if self.time(seq) >= max(least, 1)]
+                least = 1 if verdict is Verdict.LOOK else check.since
+                found = [(seq, self.time(seq)) for seq in wanted if self.time(seq) >= least]
                 verdict = check.message(found[0] if found else None, now)
         assert verdict not in LOOKS
         return verdict

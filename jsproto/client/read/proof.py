@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 def prove(
-    js: JetStream, check: PositionCheck, *, now: float, timeout: float | None = None
+    js: JetStream, check: PositionCheck, *, now: float, info: StreamInfo | None = None, timeout: float | None = None
 ) -> Generator[Ticket[Any], Any, Verdict]:
     """What the stream's leader says about the position of ``check``.
 
-    Run it with ``js.session.run``. ``timeout``: seconds for each question, those of ``js`` when None.
+    Run it with ``js.session.run``. ``info``: the stream's state, if the caller has just asked for it. ``timeout``:
+    seconds for each question, those of ``js`` when None.
 
     Raises:
         APIError: the server refuses a question, for example with StreamNotFoundError.
@@ -34,14 +35,16 @@ def prove(
         PermissionsViolationError: the user may not ask.
     """
     position = check.position
-    info: StreamInfo = yield js.stream_info(position.stream, now=now, timeout=timeout)
+    if info is None:
+        info = yield js.stream_info(position.stream, now=now, timeout=timeout)
+        assert info is not None  # a ticket has the type of what it is asked for
     verdict = check.state(StreamFacts.of(info), now)
     while verdict in LOOKS:
         if verdict is Verdict.LOOK:
             wanted = js.get_msg(position.stream, position.seq, level="leader", now=now, timeout=timeout)
         else:
             wanted = js.get_msg(
-                position.stream, start_time=(position.witness or 0) + 1, subject=">", next=True, level="leader",
+                position.stream, start_time=check.since, subject=">", next=True, level="leader",
                 now=now, timeout=timeout,
             )  # fmt: skip
         try:
