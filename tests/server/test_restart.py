@@ -68,6 +68,10 @@ def test_a_crash_takes_what_was_acknowledged_and_not_written(mode: Any, left: li
     assert payloads(server) == left
     stream = server.stream("S")
     assert (stream.first_seq, stream.last_seq) == (1, len(left))
+    last_ts = [stored.timestamp for stored in stream][-1]
+    assert stream.state().last_ts == last_ts
+    server.restart(3.0, unsynced_since=3.0)
+    assert stream.state().last_ts == last_ts
     assert stream.duplicate_of(b"1", 3.0) == 1
     assert stream.duplicate_of(b"3", 3.0) == (None if mode else 3)
     store(server, b"3", now=3.0)
@@ -76,6 +80,7 @@ def test_a_crash_takes_what_was_acknowledged_and_not_written(mode: Any, left: li
     server.restart(4.0, unsynced_since=0.0)
     assert len(stream) == (0 if mode else 3)
     assert (stream.first_seq, stream.last_seq) == ((1, 0) if mode else (1, 3))
+    assert (stream.state().last_ts is None) is (mode is not None)
 
 
 def test_a_consumer_without_a_leader_subscribes_to_nothing() -> None:

@@ -458,11 +458,13 @@ class Stream:
 
     def truncate(self, since: float, now: float) -> None:
         """Lose the messages that were stored from ``since`` on, in seconds. Other messages get their sequences."""
-        self._now = now
+        self._now, before = now, self.last_seq
         while self._messages and (newest := self._messages[max(self._messages)]).arrived >= since:
             self.remove(newest.seq)
             self.last_seq = newest.seq - 1
             self.first_seq = min(self.first_seq, newest.seq)
+        if self.last_seq < before:
+            self._last_timestamp = max((stored.timestamp for stored in self), default=None)
         self._ids = {msg_id: found for msg_id, found in self._ids.items() if found[0] <= self.last_seq}
         self._ids_in_order = deque(one for one in self._ids_in_order if one[0] in self._ids)
 
