@@ -10,6 +10,7 @@ INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_
 SPARK_OPTIONS: Final = "spark/test_options.py::test_"
 SPARK_PIPELINES: Final = "spark/test_pipelines.py::test_"
 SPARK_PIPELINES_PARTS: Final = "spark/test_pipelines_parts.py::test_"
+SPARK_POSITIONS: Final = "spark/test_positions.py::test_"
 SPARK_READING: Final = "spark/test_reading.py::test_"
 SPARK_REPLICAS: Final = "spark/test_replicas.py::test_"
 SPARK_SECURITY: Final = "spark/test_security.py::test_"
@@ -24,8 +25,14 @@ SPARK_WRITES: Final = "spark/test_writing_tasks.py::test_"
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "Rows of a stream": (
         promise(
-            "An offset is the sequence to read next, so **a range that is read again gives the same rows**, but "
-            "those deleted meanwhile. That holds when a task, the query or the cluster was started again.",
+            "An offset has the sequence to read next, so **a range that is read again gives the same rows**, but "
+            "those deleted meanwhile. That holds when a task, the query or the cluster was started again. The first "
+            "micro-batch begins again where it began, whatever the starting offsets mean by then.",
+            SPARK_STREAMING + "the_first_micro_batch_comes_again",
+            SPARK_POSITIONS + "the_first_micro_batch_comes_again",
+            SPARK_POSITIONS + "a_first_micro_batch_without_messages_comes_again",
+            SPARK_POSITIONS + "several_streams_begin_where_they_began",
+            SPARK_POSITIONS + "a_stream_that_is_new_in_a_query_begins_where_it_began",
             SPARK_STREAMING + "restarts_at_random_moments",
             SPARK_TASKS + "a_read_that_breaks_off_goes_on",
             SPARK_TASKS + "a_micro_batch_is_cut_as_it_was",
@@ -48,6 +55,36 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_TASKS + "a_purge_after_the_plan",
             SPARK_TASKS + "a_stream_made_anew_after_the_plan",
             SPARK_READING + "what_was_wanted_has_gone",
+        ),
+        promise(
+            'A stream that came back shorter also ends it: a restored backup, or a crash with `persist_mode="async"`. '
+            "An offset knows when its message was stored, so that is noticed when the sequences are there again, "
+            "unless they were dropped again. `failOnDataLoss=false` goes on with what was stored since, and takes no "
+            "row twice.",
+            SPARK_POSITIONS + "a_stream_comes_back_shorter_between_two_micro_batches",
+            SPARK_POSITIONS + "a_stream_comes_back_shorter_before_a_task_looks",
+            SPARK_POSITIONS + "a_stream_comes_back_shorter_under_a_task",
+            SPARK_POSITIONS + "a_stream_comes_back_shorter_under_a_batch_read",
+            SPARK_POSITIONS + "a_stream_is_restored_from_a_backup",
+            SPARK_POSITIONS + "a_run_with_an_end_loses_nothing_new",
+            SPARK_POSITIONS + "any_history",
+        ),
+        promise(
+            "One answer proves no loss, because a leader that was replaced may tell its past. So these errors take "
+            "four seconds.",
+            SPARK_POSITIONS + "an_old_answer_is_no_loss",
+            SPARK_POSITIONS + "a_second_answer_comes_after_an_election",
+        ),
+        promise(
+            "A stream that only `max_msgs_per_subject` or TTLs limit, such as a bucket, may lose its front that way.",
+            SPARK_POSITIONS + "messages_that_go_one_by_one_are_no_loss",
+        ),
+        promise(
+            "A user without the right to `$JS.API.STREAM.MSG.GET` gets a warning instead of the proof. So do "
+            "checkpoints of releases whose offsets do not know when their message was stored, until the next "
+            "micro-batch.",
+            SPARK_POSITIONS + "a_user_who_may_not_ask_the_leader",
+            SPARK_POSITIONS + "offsets_without_a_witness",
         ),
         promise(
             "Single messages that were deleted, or replaced by `max_msgs_per_subject`, leave no trace.",
@@ -79,6 +116,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_SOURCING + "only_what_is_committed_goes",
             SPARK_SOURCING + "a_driver_dies_anywhere",
             SPARK_SOURCING + "a_micro_batch_is_split_as_it_was",
+            SPARK_POSITIONS + "the_first_micro_batch_of_a_work_queue_comes_again",
             SPARK_SOURCING + "the_server_restarts_under_it",
             SPARK_SOURCING + "a_confirmation_goes_no_further_than_deliveries",
             SPARK_SOURCING_QUERIES + "a_task_and_a_driver_die",
@@ -112,7 +150,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "One that has acknowledged more than the checkpoint says ends the query with `DataLossError`. So does a "
-            "consumer that is gone, or a stream that was made anew.",
+            "consumer that is gone, or a stream that was made anew or came back shorter.",
+            SPARK_POSITIONS + "a_work_queue_comes_back_shorter",
             SPARK_SOURCING + "another_checkpoint_of_the_same_consumer",
             SPARK_SOURCING + "a_purge_before_anything_was_delivered",
             SPARK_SOURCING + "a_consumer_that_is_gone",

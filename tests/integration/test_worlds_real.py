@@ -79,17 +79,17 @@ def test_what_was_dropped_is_told_whoever_answers(server: NatsServer) -> None:
 def test_spark_reads_a_range_beside_a_mirror(server: NatsServer) -> None:
     pytest.importorskip("pyspark")
     from pyspark_jetstream.options import read_options
-    from pyspark_jetstream.planning import Range, created
+    from pyspark_jetstream.planning import Range, end_position
     from pyspark_jetstream.ranges import read_range
 
     with world(server) as made:
         made.fill([str(number % 4) for number in range(100)])
         made.mirror(f"{made.name}_M", max_msgs=10)
         made.wait_for_mirror(f"{made.name}_M")
-        info = made.js.stream_info(made.name)
+        end = end_position(made.js.stream_info(made.name))
         options = read_options({"stream": made.name, "servers": server.url})
         for _ in range(15):
-            pages = read_range(made.nc, made.js, Range(made.name, created(info), 1, 101), options)
+            pages = read_range(made.nc, made.js, Range(1, 101, end), options)
             assert [seq for page in pages for seq in page.seqs] == list(range(1, 101))
 
 

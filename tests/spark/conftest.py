@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jsproto.rules import position
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
 
@@ -79,6 +80,12 @@ def spark() -> Iterator[SparkSession]:
         register(session)
         yield session
         session.stop()
+
+
+@pytest.fixture(autouse=True)
+def short_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process a second answer about a position comes soon. Spark's own processes wait as long as they do."""
+    monkeypatch.setattr(position, "ELECTION", 0.02)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,23 @@ from pyspark.sql.types import (
 )
 
 import pyspark_jetstream
+from jsproto.grammar.position import StreamPosition
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.offsets import (
-    Position,
     SplitPlan,
     check_streams,
+    decode_begins,
     decode_offset,
     decode_split_plan,
     encode_offset,
+    is_initial,
+    is_same,
 )
 from pyspark_jetstream.option_fields import OptionError, options_of
 from pyspark_jetstream.options import ConnectionOptions, ReadOptions, WriteOptions, read_options, write_options
-from pyspark_jetstream.planning import Range, covers, split
+from pyspark_jetstream.planning import Range, covers, later, split
 from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
 from pyspark_jetstream.sink import JetStreamWriter
 from pyspark_jetstream.source import share
@@ -277,62 +281,120 @@ def test_an_option_of_a_read_in_a_write(name: str) -> None:
         write_options({"servers": "nats://a", "stream": "S", name: "1"})
 
 
-positions = st.dictionaries(
-    st.text(min_size=1), st.builds(Position, st.integers(0, 2**63 - 1), st.integers(1, 2**63 - 1))
-)
+def positions_of(names: set[str]) -> st.SearchStrategy[dict[str, StreamPosition]]:
+    numbers = st.integers(0, 2**63 - 2)
+    return st.fixed_dictionaries(
+        {
+            name: st.builds(StreamPosition, st.just(name), numbers, numbers.map(str), st.none() | numbers)
+            for name in names
+        }
+    )
+
+
+positions = st.sets(st.text(min_size=1), max_size=5).flatmap(positions_of)
 
 
 @given(positions)
-def test_an_offset_is_what_was_encoded(given: dict[str, Position]) -> None:
+def test_an_offset_is_what_was_encoded(given: dict[str, StreamPosition]) -> None:
     text = json.dumps(encode_offset(given))
     assert decode_offset(json.loads(text)) == given
     assert json.dumps(encode_offset(dict(reversed(given.items())))) == text  # Spark compares texts
     assert decode_split_plan(json.loads(text)) is None
     both = json.loads(json.dumps(encode_offset(given, SplitPlan(3, 100))))
     assert (decode_offset(both), decode_split_plan(both)) == (given, SplitPlan(3, 100))
+    assert not is_initial(both)
 
 
-@pytest.mark.parametrize("offset", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"v": 1, "streams": [1]}, {"S": {"0": 5}}])
+@given(positions, positions, positions)
+def test_where_a_micro_batch_begins(
+    start: dict[str, StreamPosition], begins: dict[str, StreamPosition], end: dict[str, StreamPosition]
+) -> None:
+    """The end of the first one says so, and goes first. Later ones say so of streams that are new."""
+    initial, later = encode_offset(start, is_initial=True), encode_offset(start)
+    planned = json.loads(json.dumps(encode_offset(end, SplitPlan(2, 9), begins=begins)))
+    assert decode_offset(planned) == end
+    assert decode_begins(initial, planned) == {**start, **begins}
+    assert decode_begins(later, planned) == {**begins, **start}
+    assert decode_begins(initial, encode_offset(end)) == start  # of an older release
+    assert decode_begins(initial, encode_offset(end, is_initial=True)) == {**start, **end}  # nothing was there
+
+
+def test_an_offset_in_a_checkpoint() -> None:
+    """Texts and integers, as checkpoints of this release have them, and those of the release before."""
+    begin, end = StreamPosition("S", 0, "1795000000000000000"), StreamPosition("S", 15, "1795000000000000000", 1_795)
+    encoded = encode_offset({"S": end}, SplitPlan(2, 9), begins={"S": begin})
+    assert json.dumps(encoded) == (
+        '{"v": 1, "parts": 2, "most": 9, "from": {"S": {"created": "1795000000000000000", "seq": 1}}, '
+        '"streams": {"S": {"created": "1795000000000000000", "seq": 16, "witness": "1795"}}}'
+    )
+    older = {"v": 1, "parts": 2, "most": 9, "streams": {"S": {"created": "1795000000000000000", "seq": 16}}}
+    assert decode_offset(older) == {"S": StreamPosition("S", 15, "1795000000000000000")}
+    assert is_same(decode_offset(older), {"S": end})
+    assert is_same({"S": end}, decode_offset(older))
+    for other in (
+        {"S": replace(end, witness=1_796)},
+        {"S": replace(end, seq=14)},
+        {"S": replace(end, identity="1")},
+        {"T": end},
+        {"S": end, "T": end},
+    ):
+        assert not is_same({"S": end}, other)
+
+
+DAMAGED: list[Any] = [1, [1], {"S": 1}, {"S": {"created": "1"}}, {"S": {"created": "1", "seq": 0}}] + [
+    {"S": {"created": "1", "seq": 1, **wrong}} for wrong in ({"created": "x"}, {"seq": "x"}, {"witness": "x"})
+]
+
+
+@pytest.mark.parametrize(
+    "offset", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"S": {"0": 5}}, *({"v": 1, "streams": each} for each in DAMAGED)]
+)
 def test_an_offset_that_is_not_ours(offset: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="the checkpoint has offsets of"):
         decode_offset(offset)
 
 
+@pytest.mark.parametrize("begins", DAMAGED)
+def test_a_begin_that_is_not_ours(begins: Any) -> None:
+    start = encode_offset({}, is_initial=True)
+    with pytest.raises(OptionError, match="the checkpoint has offsets of another source"):
+        decode_begins(start, {**encode_offset({}), "from": begins})
+
+
 def test_a_checkpoint_of_other_streams() -> None:
-    check_streams({"A": Position(1, 1)}, ("A", "B"))
+    found = {name: StreamPosition(name, 1) for name in "ACB"}
+    check_streams({"A": found["A"]}, ("A", "B"))
     with pytest.raises(OptionError, match="the checkpoint is of A, B, C, but the query does not read B, C: take"):
-        check_streams({"A": Position(1, 1), "C": Position(1, 1), "B": Position(1, 1)}, ("A",))
+        check_streams(found, ("A",))
 
 
 @given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 20))
 def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int) -> None:
-    found = split(Range("S", 1, lo, lo + span), SplitPlan(parts, most))
+    whole = Range(lo, lo + span, StreamPosition("S", lo + span - 1))
+    found = split(whole, SplitPlan(parts, most))
     assert [seq for each in found for seq in range(each.lo, each.hi)] == [*range(lo, lo + span)]
     assert all(1 <= each.hi - each.lo <= most for each in found)
     assert not span or len(found) >= min(parts, span)
-    assert len(split(Range("S", 1, lo, lo + span), SplitPlan(parts, 250_000))) == min(span, parts)
+    assert len(split(whole, SplitPlan(parts, 250_000))) == min(span, parts)
+    begin = lo + span // 2
+    moved = [later(each, begin) for each in found]
+    assert [(each.lo, each.hi) for each in moved] == [(each.lo, each.hi) for each in found]
+    assert [seq for each in moved for seq in range(each.first, each.hi)] == [*range(begin, lo + span)]
 
 
-spans = st.lists(st.tuples(st.integers(1, 1_000), st.integers(0, 1_000)), min_size=1, max_size=5)
+spans = st.lists(st.tuples(st.integers(1, 1_000), st.integers(-1_000, 1_000)), min_size=1, max_size=5)
 
 
 @given(spans, st.none() | st.integers(1, 3_000))
 def test_a_limit_is_shared(spans: list[tuple[int, int]], most: int | None) -> None:
-    since = {str(n): Position(n, begin) for n, (begin, _) in enumerate(spans)}
-    latest = {str(n): Position(n, begin + span) for n, (begin, span) in enumerate(spans)}
-    ends = share(since, latest, dict.fromkeys(latest, 1), most)
-    assert all(since[name].seq <= ends[name].seq <= latest[name].seq for name in latest)
-    taken = sum(ends[name].seq - since[name].seq for name in latest)
-    total = sum(span for _, span in spans)
+    """No offset goes back, even if a stream seems to end earlier."""
+    given = {str(n): (begin, begin + span) for n, (begin, span) in enumerate(spans)}
+    ends = share(given, most)
+    assert all(begin <= ends[name] <= max(begin, latest) for name, (begin, latest) in given.items())
+    taken = sum(ends[name] - begin for name, (begin, _) in given.items())
+    total = sum(max(span, 0) for _, span in spans)
     least = total if most is None else min(most, total)
     assert least <= taken <= least + len(spans) - 1
-
-
-def test_new_streams_begin_with_their_first_message() -> None:
-    latest = {"A": Position(2, 500), "B": Position(3, 300)}
-    since = {"A": Position(1, 9_000)}  # of a stream that was made anew
-    assert share(since, latest, {"A": 101, "B": 201}, 50) == {"A": Position(2, 142), "B": Position(3, 211)}
-    assert share(since, latest, {"A": 101, "B": 201}, None) == latest
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jsproto.errors import Error, MessageNotFoundError
+from jsproto.grammar.position import StreamPosition
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from pyspark_jetstream import JetStreamDataSource, planning, ranges
@@ -77,12 +78,11 @@ def test_a_page_that_a_replica_ends_early_is_not_the_end(cluster: Cluster, monke
     reader = source(lagging.url, "LAG", batchSize=str(PAGE // 2), maxBytes=str(PAGE * 80)).reader(COLUMNS)
     with connect(leader.url) as nc:
         js = nc.jetstream(timeout=20)
-        made_at = js.stream_info("LAG").created or 0
         for _ in range(ROUNDS):
             numbers = range(last + 1, last + PAGE + missed + 1)
             last = numbers[-1]
             fill(js, "LAG", numbers[0], numbers[PAGE - 1])
-            task = reader.read(RangePartition(Range("LAG", made_at, numbers[0], last + 1)))
+            task = reader.read(RangePartition(Range(numbers[0], last + 1, StreamPosition("LAG", numbers[PAGE - 1]))))
             found = next(task).column("data").to_pylist()
             with paused(lagging):
                 fill(js, "LAG", numbers[PAGE], last)

@@ -149,6 +149,24 @@ def test_restarts_at_random_moments(js: JetStream, server: NatsServer, stream: M
     assert data_of(js, target) == Counter(range(1, last + 1))
 
 
+def test_the_first_micro_batch_comes_again(nc: Connection, stream: Made, copying: Copying) -> None:
+    """A query fails in it, its stream drops the front meanwhile, and the query is started again."""
+    name = stream(100)
+
+    def dies(rows: DataFrame, batch: int) -> None:
+        raise RuntimeError(f"micro-batch {batch} dies")
+
+    writer = copying.read(name).writeStream.foreachBatch(dies).option("checkpointLocation", copying.checkpoint)
+    with pytest.raises(StreamingQueryException, match="micro-batch 0 dies"):
+        started(writer.trigger(availableNow=True)).awaitTermination()
+    nc.request(f"$JS.API.STREAM.PURGE.{name}", b'{"seq": 51}')
+    fill(nc.jetstream(), name, 101, 120)
+    with pytest.raises(StreamingQueryException, match=f"DataLossError: stream {name} begins at sequence 51, but 1 was"):
+        copying.run(name)
+    copying.run(name, failOnDataLoss="false")
+    assert copying.rows() == [*range(51, 121)]
+
+
 def test_a_purge_between_two_runs(nc: Connection, stream: Made, copying: Copying) -> None:
     name = stream(100)
     copying.run(name)

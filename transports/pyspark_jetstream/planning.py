@@ -3,11 +3,15 @@
 Rules:
 * Both ends are fixed when the read is planned, so a task that runs twice reads the same twice.
 * Ranges are half open: ``[lo, hi)``.
-* What the stream has dropped from the front of a wanted range is data loss. So is a stream that was made anew since the
-  offset was taken. ``failOnDataLoss=false`` turns both into a warning.
+* A position proves itself before anything is read from it (``rules.position``). What the stream has dropped after it
+  is data loss. So is a stream that was made anew, or came back shorter, since the position was taken.
+* ``failOnDataLoss=false`` turns these into a warning. A stream that came back shorter is then read from the first
+  message that was stored after the position, and one that was made anew from its first message.
+* One answer proves no loss. A second one, after an election, has to say the same.
+* A range is split as it was when it was first planned. A front that has moved since moves only where reading begins.
 * Messages deleted inside of a range leave no trace, so they are not noticed.
 
-Not here: reading a range (``ranges``).
+Not here: the rule (``rules.position``), reading a range (``ranges``).
 """
 
 from __future__ import annotations
@@ -16,15 +20,20 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from time import sleep
 from typing import Final
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.errors import MessageNotFoundError
+from jsproto.client.read.proof import prove
+from jsproto.errors import MessageNotFoundError, PermissionsViolationError
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
+from jsproto.rules import position as rule
+from jsproto.rules.position import PositionCheck, StreamFacts, Verdict, identity_of
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.offsets import Position, SplitPlan
+from pyspark_jetstream.offsets import SplitPlan
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
 
@@ -40,20 +49,31 @@ class DataLossError(RuntimeError):
 
 @dataclass(frozen=True)
 class Range:
-    """One task: the messages of ``stream`` with sequences ``lo`` to ``hi - 1``.
+    """One task: the messages with sequences ``lo`` to ``hi - 1``.
 
-    ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it. The task
-    filters if the range is ``local``, otherwise the server does. ``count``: how many messages it has. None: that is not
-    known.
+    ``end``: the last position of the read that the range is a part of, which proves that the stream is still as it was
+    planned. ``subject``: only what matches it. The task filters if the range is ``local``, otherwise the server does.
+    ``count``: how many messages it has. None: that is not known. ``begin``: what is before that is not read, because it
+    is gone.
     """
 
-    stream: str
-    created: int
     lo: int
     hi: int
+    end: StreamPosition
     subject: str | None = None
     local: bool = False
     count: int | None = None
+    begin: int = 0
+
+    @property
+    def first(self) -> int:
+        """The sequence with which reading begins."""
+        return max(self.lo, self.begin)
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        return self.end.stream
 
 
 def look_up(js: JetStream, stream: str) -> StreamInfo:
@@ -75,11 +95,6 @@ def end_of(info: StreamInfo) -> int:
 def first_of(info: StreamInfo) -> int:
     """The sequence of the first message, or of where it would be."""
     return max(info.state.first_seq, 1)
-
-
-def created(info: StreamInfo) -> int:
-    """When the stream was made, in nanoseconds since the epoch."""
-    return info.created or 0
 
 
 def resolve(js: JetStream, info: StreamInfo, offsets: Offsets | None, time: int | None, default: str) -> int:
@@ -107,24 +122,96 @@ def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
         return end_of(info)
 
 
-def check_loss(info: StreamInfo, since: Position, options: ReadOptions, *, front: bool = True) -> Position:
-    """Where to begin, when ``since`` was wanted. DataLossError when that is gone, unless loss may be passed over.
+def end_position(info: StreamInfo) -> StreamPosition:
+    """The position at the end of the stream, which needs no question for its witness."""
+    return StreamFacts.of(info).position(info.config.name)
 
-    ``front``: the stream keeps all from there on, so that a first message after it is a loss.
+
+def position_at(js: JetStream, info: StreamInfo, seq: int) -> StreamPosition:
+    """The position of which ``seq`` is the last message: 0 or more.
+
+    Within the stream the leader is asked for the witness. A message that is gone has the moment before the next one
+    for a witness: whatever takes its place later comes later. A user who may not ask gets a position without.
     """
-    stream = info.config.name
-    if since.created != created(info):
-        was, now = format_timestamp(since.created), format_timestamp(created(info))
-        report_loss(options, f"stream {stream} was made anew: the offset is of {was}, the stream of {now}")
-        return Position(created(info), first_of(info))
-    first, end = first_of(info), end_of(info)
-    if since.seq > end:
-        report_loss(options, f"stream {stream} ends at sequence {end - 1}, but {since.seq} was to be read next")
-        return Position(since.created, end)
-    if front and since.seq < first:
-        report_loss(options, f"stream {stream} begins at sequence {first}, but {since.seq} was to be read next")
-        return Position(since.created, first)
-    return since
+    end = end_position(info)
+    if seq == end.seq:
+        return end
+    witness = None
+    if seq > 0:
+        try:
+            found = next_at_leader(js, end.stream, None, seq)
+        except PermissionsViolationError:
+            pass
+        else:
+            witness = end.witness if found is None else found.timestamp - (found.seq > seq)
+    return replace(end, seq=seq, witness=witness)
+
+
+def proved(js: JetStream, info: StreamInfo, position: StreamPosition) -> tuple[Verdict, StreamInfo]:
+    """What the leader of a stream, with this state, says of a position, and the state by which it does.
+
+    A verdict that one answer does not prove takes as long as an election. The errors are those of requests.
+    """
+    check = PositionCheck(position)
+    while True:
+        try:
+            verdict = _asked(js, info, check)
+        except PermissionsViolationError:
+            verdict = check.unanswered()
+        if verdict is not Verdict.ASK_AGAIN:
+            return verdict, info
+        sleep(rule.ELECTION)
+        info = look_up(js, position.stream)
+
+
+def _asked(js: JetStream, info: StreamInfo, check: PositionCheck) -> Verdict:
+    core = js._core
+    return js._connection._ask(lambda now: core.session.run(prove(core, check, info=info, now=now)), core.timeout)
+
+
+def begin_at(
+    js: JetStream, info: StreamInfo, since: StreamPosition, options: ReadOptions, *, front: bool = True
+) -> tuple[StreamPosition, StreamInfo]:
+    """After which position to begin, when ``since`` was wanted, and the state of the stream by which that is decided.
+
+    DataLossError when messages after it are gone, or it means others now, unless loss may be passed over. ``front``:
+    the stream keeps all from there on, so that a first message after it is a loss.
+    """
+    verdict, info = proved(js, info, since)
+    first, where = first_of(info), f"stream {info.config.name}"
+    if verdict is Verdict.RECREATED:
+        report_loss(options, _made_anew(info, since))
+        return position_at(js, info, first - 1), info
+    if verdict is Verdict.ROLLED_BACK:
+        report_loss(options, _set_back(info, since))
+        return position_at(js, info, first_after(js, info, since) - 1), info
+    if verdict is Verdict.DROPPED and front:
+        report_loss(options, f"{where} begins at sequence {first}, but {since.seq + 1} was to be read next")
+        return position_at(js, info, first - 1), info
+    if verdict is Verdict.UNPROVEN and since.identity is not None:
+        what = f"nothing proves that sequence {since.seq} is still the message that the checkpoint means"
+        warnings.warn(f"{where}: {what}", stacklevel=2)
+    return replace(since, identity=identity_of(info)), info
+
+
+def _made_anew(info: StreamInfo, since: StreamPosition) -> str:
+    was, now = (format_timestamp(int(created or 0)) for created in (since.identity, info.created))
+    return f"stream {info.config.name} was made anew: the offset is of {was}, the stream of {now}"
+
+
+def _set_back(info: StreamInfo, since: StreamPosition) -> str:
+    where, last = f"stream {info.config.name}", info.state.last_seq
+    if last < since.seq:
+        return f"{where} ends at sequence {last}, but {since.seq + 1} was to be read next"
+    return f"{where} was set back: sequence {since.seq} is not the message that was read"
+
+
+def first_after(js: JetStream, info: StreamInfo, position: StreamPosition) -> int:
+    """The sequence to go on with in a stream that came back shorter: of the first message stored after the witness.
+
+    Without a witness that is not known, and it is the end.
+    """
+    return end_of(info) if position.witness is None else first_at(js, info, position.witness + 1)
 
 
 def report_loss(options: ReadOptions, what: str) -> None:
@@ -150,6 +237,11 @@ def split(whole: Range, plan: SplitPlan) -> Sequence[Range]:
     parts = min(max(plan.min_partitions, -(-span // plan.max_records_per_partition)), span)
     edges = [whole.lo + span * number // parts for number in range(parts + 1)]
     return [replace(whole, lo=lo, hi=hi) for lo, hi in pairwise(edges)]
+
+
+def later(wanted: Range, begin: int) -> Range:
+    """The range, to be read from ``begin`` on. It may be empty, and stays a task: sinks know a row by its task."""
+    return wanted if begin <= wanted.lo else replace(wanted, begin=begin)
 
 
 def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range) -> Range:

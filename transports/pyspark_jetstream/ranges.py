@@ -1,11 +1,13 @@
 """Reading one range of a stream, in a task: pages of Direct Gets, as columns.
 
 Rules:
-* A range is read to its end, or the task fails.
+* A range is read to its end, or the task fails. Before it is read, and after each break, the end of the whole read
+  proves itself: a stream that came back shorter, or was made anew, has other messages there.
 * A read that breaks off goes on after the last message it gave, a few times in a row.
 * A page may end early because a replica lags. So the end of the stream counts only when the leader says the same. If
   not, the leader gives the next messages, and then the replicas are asked again.
-* What has gone from the front of what is still to be read is data loss. What was deleted inside of it leaves no trace.
+* What has gone from the front of what is still to be read is data loss, but for streams whose messages go one by one
+  (``drops_front``). What was deleted inside of it leaves no trace.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).
 """
@@ -16,19 +18,23 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from jsproto.client.read.direct import IfDropped
 from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError, MirrorAnswerError, StreamRecreatedError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
+from jsproto.rules.position import Verdict, drops_front
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient, retry_transient
+from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient
 from pyspark_jetstream.options import MARKER, ReadOptions
 from pyspark_jetstream.planning import (
     RECOVERY_HINT,
     DataLossError,
     Range,
-    created,
+    first_after,
     first_of,
+    look_up,
     next_at_leader,
+    proved,
     report_loss,
 )
 
@@ -43,27 +49,28 @@ class ReadError(RuntimeError):
 
 
 def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOptions) -> Iterator[StoredColumns]:
-    """The messages of a range, in order, in pieces of at most ``batchSize``. DataLossError, ReadError."""
+    """The messages of a range, in order, in pieces of at most ``batchSize``. DataLossError, OptionError, ReadError."""
     retries = Retries(options.num_retries)
-    if options.fail_on_data_loss:
-        info = retry_transient(nc, lambda: js.stream_info(wanted.stream))
-        if created(info) != wanted.created:
-            raise DataLossError(f"stream {wanted.stream} was made anew while it was read; {RECOVERY_HINT}")
-    at = wanted.lo
-    while at < wanted.hi:
+    at, hi, is_proved = wanted.first, wanted.hi, False
+    if_dropped: IfDropped = "error"
+    while at < hi:
         try:
-            for columns in _pages(js, wanted, at, options):
-                if columns.seqs[-1] >= wanted.hi:
-                    inside = columns.first(bisect_left(columns.seqs, wanted.hi))
-                    at = wanted.hi
+            if not is_proved:
+                hi, if_dropped = _proved_end(js, wanted, options)
+                is_proved = True
+                continue
+            for columns in _pages(js, wanted, at, hi, options, if_dropped):
+                if columns.seqs[-1] >= hi:
+                    inside = columns.first(bisect_left(columns.seqs, hi))
+                    at = hi
                     yield inside
                     break
                 at = columns.seqs[-1] + 1
                 retries.reset()
                 yield columns
-            if at >= wanted.hi:
+            if at >= hi:
                 return
-            columns = _of_leader(js, wanted, at, options)
+            columns = _of_leader(js, wanted, at, hi, if_dropped)
             if not columns.seqs:
                 return
             at = columns.seqs[-1] + 1
@@ -77,33 +84,50 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
             raise DataLossError(f"stream {wanted.stream}: {error}; {RECOVERY_HINT}") from None
         else:
             continue
+        is_proved = False
         retries.wait(nc)
 
 
-def _pages(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Iterator[StoredColumns]:
+def _proved_end(js: JetStream, wanted: Range, options: ReadOptions) -> tuple[int, IfDropped]:
+    """The sequence before which messages are those that were planned, and what a moved front means. DataLossError."""
+    verdict, info = proved(js, look_up(js, wanted.stream), wanted.end)
+    if_dropped: IfDropped = "error" if options.fail_on_data_loss and drops_front(info.config) else "skip"
+    if verdict is Verdict.RECREATED:
+        report_loss(options, f"stream {wanted.stream} was made anew while it was read")
+        return wanted.lo, if_dropped
+    if verdict is Verdict.ROLLED_BACK:
+        what = f"it is not the same up to sequence {wanted.end.seq} any more"
+        report_loss(options, f"stream {wanted.stream} was set back while it was read: {what}")
+        return min(wanted.hi, first_after(js, info, wanted.end)), if_dropped
+    return wanted.hi, if_dropped
+
+
+def _pages(
+    js: JetStream, wanted: Range, at: int, hi: int, options: ReadOptions, if_dropped: IfDropped
+) -> Iterator[StoredColumns]:
     reader = js.get_batch(
         wanted.stream,
         seq=at,
         subject=None if wanted.local else wanted.subject,
-        batch=wanted.hi - at,
+        batch=hi - at,
         max_bytes=options.max_bytes,
-        if_dropped="error" if options.fail_on_data_loss else "skip",
+        if_dropped=if_dropped,
     )
     with reader:
         yield from reader.columns(options.batch_size)
 
 
-def _of_leader(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> StoredColumns:
+def _of_leader(js: JetStream, wanted: Range, at: int, hi: int, if_dropped: IfDropped) -> StoredColumns:
     """The next messages of the range, if there are any: not many, because they come one by one. DataLossError."""
     found: list[tuple[bytes, bytes, int]] = []
     following = at
-    while following < wanted.hi and len(found) < OF_LEADER:
+    while following < hi and len(found) < OF_LEADER:
         message = next_at_leader(js, wanted.stream, wanted.subject, following)
-        if message is None or message.seq >= wanted.hi:
+        if message is None or message.seq >= hi:
             break
         found.append((message.raw_headers, message.data, message.seq))
         following = message.seq + 1
-    if found and found[0][2] > at and options.fail_on_data_loss:
+    if found and found[0][2] > at and if_dropped == "error":
         first = first_of(js.stream_info(wanted.stream))
         if first > at:
             raise MessagesDroppedError(at, first)

@@ -23,30 +23,37 @@ from pyspark.sql.types import StructType
 
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.position import StreamPosition
+from jsproto.rules.position import NEGATIVE, StreamFacts, judge
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.offsets import (
-    Position,
     SplitPlan,
     check_streams,
+    decode_begins,
     decode_offset,
     decode_split_plan,
     encode_offset,
+    is_at,
+    is_initial,
+    is_same,
 )
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import EARLIEST, LATEST, ReadMode, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
-    check_loss,
-    created,
+    begin_at,
     end_of,
+    end_position,
     filtered,
     first_of,
+    later,
     look_up,
     next_at_leader,
+    position_at,
     resolve,
     split,
 )
@@ -85,6 +92,8 @@ class Reads:
         """The rows of one range, as Arrow batches. DataLossError, ReadError, or the error of the connection."""
         assert isinstance(partition, RangePartition)
         wanted, options = partition.wanted, self.options
+        if wanted.hi <= wanted.first:
+            return
         kind = BatchBuilder if options.kv_bucket is None else BucketBuilder
         builder = kind(self.schema, wanted.stream, options)
         what = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
@@ -92,13 +101,16 @@ class Reads:
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
 
     def tasks(
-        self, js: JetStream, info: StreamInfo, whole: Range, recorded: SplitPlan | None = None
+        self, js: JetStream, info: StreamInfo, whole: Range, begin: int, recorded: SplitPlan | None = None
     ) -> Sequence[RangePartition]:
-        """The tasks of a range, split as it was before (``recorded``) or else as the options say."""
+        """The tasks of a range, split as it was before (``recorded``) or else as the options say.
+
+        ``begin``: the sequence with which reading begins.
+        """
         if whole.hi <= whole.lo:
             return []
         filtered_range = filtered(js, info, self.options.subject, whole)
-        return [RangePartition(wanted) for wanted in split(filtered_range, recorded or self.split_plan)]
+        return [RangePartition(later(each, begin)) for each in split(filtered_range, recorded or self.split_plan)]
 
     @property
     def split_plan(self) -> SplitPlan:
@@ -140,18 +152,20 @@ class JetStreamReader(Reads, DataSourceReader):
         """The tasks. OptionError, DataLossError in the driver."""
         with ReconnectingClient(self.options.connection) as client:
             found = client.request(self._planned)
-        return found or [RangePartition(Range(self.options.streams[0], 0, 1, 1))]  # Spark runs one task at least
+        nothing = Range(1, 1, StreamPosition(self.options.streams[0], 0))
+        return found or [RangePartition(nothing)]  # Spark runs one task at least
 
     def _planned(self, js: JetStream) -> list[InputPartition]:
         options = self.options
         found: list[InputPartition] = []
         for stream in options.streams:
             info = look_up(js, stream)
-            lo = resolve(js, info, options.starting_offsets, options.starting_timestamp, EARLIEST)
+            wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, EARLIEST)
+            begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             hi = min(resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST), end_of(info))
-            lo = check_loss(info, Position(created(info), lo), options).seq
-            lo, hi = self.bounded(js, info, lo, hi)
-            found += self.tasks(js, info, Range(stream, created(info), lo, hi))
+            lo, hi = self.bounded(js, info, begin.seq + 1, hi)
+            if lo < hi:
+                found += self.tasks(js, info, Range(lo, hi, position_at(js, info, hi - 1)), lo)
         return found
 
     def bounded(self, js: JetStream, info: StreamInfo, lo: int, hi: int) -> tuple[int, int]:
@@ -160,8 +174,7 @@ class JetStreamReader(Reads, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        assert isinstance(partition, RangePartition)
-        return iter(()) if partition.wanted.hi <= partition.wanted.lo else self.rows(partition)
+        return self.rows(partition)
 
 
 class StreamReads(Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -195,23 +208,27 @@ class JetStreamStreamReader(StreamReads):
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
-        self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
+        self._initial: dict[str, Any] | None = None
+        self._until: dict[str, StreamPosition] | None = None  # AvailableNow: where this run ends
         self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
         self._moved_at = monotonic()  # when a micro-batch was planned
-        self._nothing_before: dict[str, Position] = {}  # no message from the offset to there matches
+        self._nothing_before: dict[str, StreamPosition] = {}  # no message from the offset to there matches
         self._infos: dict[str, StreamInfo] = {}  # as last seen
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
-        return self._encoded(self._client.request(self._initial))
+        if self._initial is None:
+            self._initial = encode_offset(self._client.request(self._begins), self.split_plan, is_initial=True)
+        return self._initial
 
-    def _initial(self, js: JetStream) -> dict[str, Position]:
+    def _begins(self, js: JetStream) -> dict[str, StreamPosition]:
         options = self.options
         positions = {}
         for stream in options.streams:
             info = look_up(js, stream)
-            lo = resolve(js, info, options.starting_offsets, options.starting_timestamp, LATEST)
-            positions[stream] = check_loss(info, Position(created(info), lo), options)
+            wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, LATEST)
+            begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
+            positions[stream] = position_at(js, info, begin.seq)
         return positions
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
@@ -221,34 +238,69 @@ class JetStreamStreamReader(StreamReads):
         micro-batch. As long as that is unknown there is no limit, because an offset must never go back.
         """
         self._refresh_infos()
-        latest = self._until or {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
         begin = self._begun if start is None else start
-        if begin is None:
-            return self._encoded(latest)
+        if begin is None:  # before 4.2, of the first micro-batch
+            return self._encoded(self._ends(), decode_offset(self.initialOffset()))
         since = decode_offset(begin)
         check_streams(since, self.options.streams)
-        most = self.options.max_offsets_per_trigger if start is None else getattr(limit, "max_rows", None)
-        firsts = {name: first_of(info) for name, info in self._infos.items()}
-        if self._until is None and self._is_too_early(since, latest):
+        if self._until is None and self._is_too_early(since, self._ends()):
             return begin
-        end = share(since, latest, firsts, most)
-        return begin if end == since else self._encoded(end)  # split as it was, or Spark would take it for a new one
+        most = self.options.max_offsets_per_trigger if start is None else getattr(limit, "max_rows", None)
+        begins, end = self._client.request(lambda js: self._next(js, since, most))
+        if is_same(since, end):  # split as it was, or Spark would take it for a new one
+            return begin
+        return self._encoded(end, {name: begins[name] for name in end if is_initial(begin) or name not in since})
 
-    def _encoded(self, positions: Mapping[str, Position]) -> dict[str, Any]:
-        return encode_offset(positions, self.split_plan)
+    def _next(
+        self, js: JetStream, since: Mapping[str, StreamPosition], most: int | None
+    ) -> tuple[dict[str, StreamPosition], dict[str, StreamPosition]]:
+        """Where the next micro-batch begins, and where it ends. DataLossError.
+
+        A stream that ends before its offset, or was made anew, has to say so twice. What else may have become of it is
+        looked at when the micro-batch is planned.
+        """
+        begins: dict[str, StreamPosition] = {}
+        for name, info in self._infos.items():
+            if name not in since:
+                begins[name] = position_at(js, info, first_of(info) - 1)
+            elif judge(since[name], StreamFacts.of(info)) in NEGATIVE:
+                begins[name], self._infos[name] = begin_at(js, info, since[name], self.options)
+                if self._until is not None and not is_at(begins[name], since[name]):
+                    self._until[name] = end_position(self._infos[name])
+            else:
+                begins[name] = since[name]
+        latest = self._until or self._ends()
+        spans = {name: (begins[name].seq, place.seq) for name, place in latest.items()}
+        ends = {}
+        for name, seq in share(spans, most).items():
+            if seq == latest[name].seq:
+                ends[name] = latest[name]
+            elif name in since and seq == since[name].seq:
+                ends[name] = since[name]
+            else:
+                ends[name] = position_at(js, self._infos[name], seq)
+        return begins, ends
+
+    def _ends(self) -> dict[str, StreamPosition]:
+        return {name: end_position(info) for name, info in self._infos.items()}
+
+    def _encoded(
+        self, positions: Mapping[str, StreamPosition], begins: Mapping[str, StreamPosition] | None = None
+    ) -> dict[str, Any]:
+        return encode_offset(positions, self.split_plan, begins=begins)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the streams end now."""
         self._refresh_infos()
-        self._until = {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
+        self._until = self._ends()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the streams as last seen, for the query's progress."""
-        return self._encoded({name: Position(created(info), end_of(info)) for name, info in self._infos.items()})
+        return self._encoded(self._ends())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. OptionError, DataLossError in the driver."""
-        since, until = decode_offset(start), decode_offset(end)
+        since, until = decode_begins(start, end), decode_offset(end)
         check_streams(until, self.options.streams)
         self._begun = end
         if since == until:  # a query that begins again, before 4.2
@@ -257,15 +309,21 @@ class JetStreamStreamReader(StreamReads):
         return self._client.request(lambda js: self._planned(js, since, until, decode_split_plan(end)))
 
     def _planned(
-        self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position], recorded: SplitPlan | None
+        self,
+        js: JetStream,
+        since: Mapping[str, StreamPosition],
+        until: Mapping[str, StreamPosition],
+        recorded: SplitPlan | None,
     ) -> list[Any]:
         found: list[InputPartition] = []
         for stream, end in until.items():
             info = look_up(js, stream)
-            begin = check_loss(info, since.get(stream, Position(end.created, first_of(info))), self.options)
-            if end.created != begin.created:  # planned before the stream was made anew: nothing of that is there
+            logged = since.get(stream) or StreamPosition(stream, first_of(info) - 1)
+            begin, info = begin_at(js, info, logged, self.options)
+            if end.identity != begin.identity:  # planned before the stream was made anew: nothing of that is there
                 continue
-            found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq), recorded)
+            lo = begin.seq if logged.identity != end.identity else min(begin.seq, logged.seq)
+            found += self.tasks(js, info, Range(lo + 1, end.seq + 1, end), begin.seq + 1, recorded)
         return found
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -275,14 +333,14 @@ class JetStreamStreamReader(StreamReads):
         """Ask for the state of the streams. An idle query does so a hundred times a second, which is cheap."""
         self._infos = self._client.request(lambda js: {name: look_up(js, name) for name in self.options.streams})
 
-    def _is_too_early(self, since: Mapping[str, Position], latest: Mapping[str, Position]) -> bool:
+    def _is_too_early(self, since: Mapping[str, StreamPosition], latest: Mapping[str, StreamPosition]) -> bool:
         """Whether there is too little for a micro-batch, or nothing that matches."""
         waited = monotonic() - self._moved_at
-        behind = {name: place for name, place in latest.items() if name not in since or place != since[name]}
-        if any(name not in since or place.created != since[name].created for name, place in behind.items()):
+        behind = {name: place for name, place in latest.items() if name not in since or not is_at(since[name], place)}
+        if any(name not in since or place.identity != since[name].identity for name, place in behind.items()):
             return False
         spans = [place.seq - since[name].seq for name, place in behind.items()]
-        if not spans or min(spans) < 0:
+        if not spans or min(spans) <= 0:
             return False
         least = self.options.min_offsets_per_trigger
         if least is not None and sum(spans) < least and waited < self.options.max_trigger_delay:
@@ -292,33 +350,25 @@ class JetStreamStreamReader(StreamReads):
             return False
         return not any(self._has_match(name, subject, since[name], place) for name, place in behind.items())
 
-    def _has_match(self, stream: str, subject: str, since: Position, until: Position) -> bool:
+    def _has_match(self, stream: str, subject: str, since: StreamPosition, until: StreamPosition) -> bool:
         known = self._nothing_before.get(stream, since)
-        at = max(known.seq, since.seq) if known.created == since.created else since.seq
+        at = max(known.seq, since.seq) if known.identity == since.identity else since.seq
         if at < until.seq:
-            found = self._client.request(lambda js: next_at_leader(js, stream, subject, at))
-            if found is not None and found.seq < until.seq:
+            found = self._client.request(lambda js: next_at_leader(js, stream, subject, at + 1))
+            if found is not None and found.seq <= until.seq:
                 return True
             self._nothing_before[stream] = until
         return False
 
 
-def share(
-    since: Mapping[str, Position], latest: Mapping[str, Position], firsts: Mapping[str, int], most: int | None
-) -> dict[str, Position]:
+def share(spans: Mapping[str, tuple[int, int]], most: int | None) -> dict[str, int]:
     """Where a micro-batch of about ``most`` sequences ends, with each stream in proportion to what it has.
 
-    A stream that is new, or was made anew, begins with its first message.
+    ``spans``: the sequences of each stream after which it begins, and with which it could end. It never ends before it
+    begins.
     """
-    begins = {}
-    for name, place in latest.items():
-        known = since.get(name)
-        begins[name] = known.seq if known is not None and known.created == place.created else firsts[name]
-    waiting = {name: max(place.seq - begins[name], 0) for name, place in latest.items()}
+    waiting = {name: max(latest - begin, 0) for name, (begin, latest) in spans.items()}
     total = sum(waiting.values())
-    if most is None or total <= most:
-        return dict(latest)
-    return {
-        name: Position(place.created, min(begins[name] + -(-most * waiting[name] // total), place.seq))
-        for name, place in latest.items()
-    }
+    if most is not None and most < total:
+        waiting = {name: min(-(-most * span // total), span) for name, span in waiting.items()}
+    return {name: begin + waiting[name] for name, (begin, _) in spans.items()}

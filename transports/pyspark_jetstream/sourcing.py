@@ -38,10 +38,10 @@ from jsproto.errors import Error
 from jsproto.errors import TimeoutError as NoAnswerError
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.jsack import jsack_sequences
+from jsproto.grammar.jsack import parse_jsack
+from jsproto.grammar.position import StreamPosition
 from jsproto_io.sync import JetStream, SourcingSubscription
 from pyspark_jetstream.offsets import (
-    Position,
     SplitPlan,
     Task,
     check_streams,
@@ -53,13 +53,13 @@ from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import ReadOptions
 from pyspark_jetstream.planning import (
     Range,
-    check_loss,
-    created,
-    end_of,
+    begin_at,
+    end_position,
     filtered,
     first_of,
     look_up,
     next_at_leader,
+    position_at,
     report_loss,
 )
 from pyspark_jetstream.source import HAS_LIMITS, RangePartition, StreamReads
@@ -81,29 +81,29 @@ class ConsumerEnd:
     """The driver's end of the consumer: claimed when it is needed, and again when it was lost.
 
     Attributes:
-        ``begin``: where the next micro-batch begins. What is before it Spark has committed.
-        ``end``: where the stream ended when it was last looked up.
+        ``begin``: after which position the next micro-batch begins. What is up to it Spark has committed.
+        ``end``: the end of the stream when that was last looked up.
 
     Pickling leaves the claim out.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         assert options.consumer is not None
-        self.begin = self.end = Position(0, 0)
         self._options = options
         self._stream, self._consumer = options.streams[0], options.consumer
+        self.begin = self.end = StreamPosition(self._stream, 0)
         self._name = f"consumer {self._consumer} of stream {self._stream}"
         self._source: SourcingSubscription | None = None
         self._identity: str | None = None  # of the stream, when the consumer was claimed
-        self._waiting: deque[int] = deque()  # sequences from ``begin`` on that were delivered
+        self._waiting: deque[tuple[int, int]] = deque()  # what was delivered after ``begin``: sequences, and times
         self._taken = 0  # the last sequence that was delivered since the claim
-        self._nothing_before = 0  # what was not taken and is before this sequence does not match
+        self._nothing_before = 0  # what was not taken up to this sequence does not match
 
     def __reduce__(self) -> tuple[type[ConsumerEnd], tuple[ReadOptions]]:
         return ConsumerEnd, (self._options,)
 
-    def hold(self, js: JetStream, since: Position | None) -> None:
-        """Be the sourcing end, take what was delivered, and confirm what is before ``since``.
+    def hold(self, js: JetStream, since: StreamPosition | None) -> None:
+        """Be the sourcing end, take what was delivered, and confirm what is up to ``since``.
 
         ``since``: up to where Spark has committed. None: there is no checkpoint, so the consumer says where to begin.
         Raises: OptionError, DataLossError, SourceBusyError, or the errors of the connection.
@@ -116,48 +116,51 @@ class ConsumerEnd:
             except BaseException:
                 self.leave()
                 raise
-        elif since is not None and since.created == self.begin.created:
-            self.begin = max(self.begin, since)
+        elif since is not None:
+            self._move(since)
         while source.pending_msgs:
             self._take(source, source.pending_msgs)
         self._confirm(source)
 
-    def commit(self, until: Position) -> None:
-        """Confirm what is before ``until``, if this is still the sourcing end."""
-        if self._source is not None and until.created == self.begin.created:
-            self.begin = max(self.begin, until)
+    def commit(self, until: StreamPosition) -> None:
+        """Confirm what is up to ``until``, if this is still the sourcing end."""
+        if self._source is not None and until.identity == self.begin.identity:
+            self._move(until)
             self._confirm(self._source)
 
-    def waiting(self, most: int | None, until: int | None) -> list[int]:
-        """The sequences of the next messages: at most so many, and before ``until``."""
+    def _move(self, to: StreamPosition) -> None:
+        if to.identity == self.begin.identity and to.seq > self.begin.seq:
+            self.begin = to
+
+    def waiting(self, most: int | None, until: int | None) -> list[tuple[int, int]]:
+        """The sequences and times of the next messages: at most so many, and up to sequence ``until``."""
         found = list(islice(self._waiting, most))
-        return found if until is None else found[: bisect_left(found, until)]
+        return found if until is None else found[: bisect_left(found, (until + 1,))]
 
     def is_whole(self, js: JetStream) -> bool:
-        """Whether the stream is still the one that was claimed. If not, the claim ends. DataLossError."""
+        """Whether the stream is still as it was when it was claimed. If not, the claim ends. DataLossError."""
         now = self._looked_up(js, self.begin)
-        if now.created != self.begin.created:
+        if now.identity != self.begin.identity or now.seq < self.begin.seq:
             self.leave()
             return False
         return True
 
     def has_more(self, js: JetStream, until: int | None) -> bool:
-        """Whether the stream has a message, before sequence ``until``, that was not taken yet.
+        """Whether the stream has a message, up to sequence ``until``, that was not taken yet.
 
         An idle query asks this a hundred times a second. The consumer does not know at once what was stored.
         """
-        info = look_up(js, self._stream)
-        self.end = Position(created(info), end_of(info))
-        if self.end.created != self.begin.created:
+        self.end = end_position(look_up(js, self._stream))
+        if self.end.identity != self.begin.identity or self.end.seq < self.begin.seq:
             self.leave()  # to claim it again tells what is wrong
             return True
-        at = max(self._taken + 1, self.begin.seq, self._nothing_before)
+        at = max(self._taken, self.begin.seq, self._nothing_before)
         if at >= self.end.seq:
             return False
-        following = next_at_leader(js, self._stream, self._options.subject, at)
+        following = next_at_leader(js, self._stream, self._options.subject, at + 1)
         if following is None:
             self._nothing_before = self.end.seq
-        return following is not None and (until is None or following.seq < until)
+        return following is not None and (until is None or following.seq <= until)
 
     @property
     def awaits_confirm(self) -> bool:
@@ -188,7 +191,7 @@ class ConsumerEnd:
         """Wait until the server knows what is confirmed: it asks for that after a second of silence."""
         until = monotonic() + SETTLE_WITHIN
         while monotonic() < until:
-            if js.consumer_info(self._stream, self._consumer).ack_floor.stream_seq >= self.begin.seq - 1:
+            if js.consumer_info(self._stream, self._consumer).ack_floor.stream_seq >= self.begin.seq:
                 return
             sleep(SETTLE_PAUSE)
             self.hold(js, self.begin)
@@ -203,31 +206,32 @@ class ConsumerEnd:
 
     # -- claims --------------------------------------------------------------------------------------------------------
 
-    def _claim(self, js: JetStream, since: Position | None) -> SourcingSubscription:
+    def _claim(self, js: JetStream, since: StreamPosition | None) -> SourcingSubscription:
         """Be the sourcing end from now on. Nothing that was delivered before counts. Errors: as ``hold``."""
         options = self._options
         info = look_up(js, self._stream)
         if info.config.retention not in RETENTIONS:
             what = f"readMode=sourcing is for streams with retention workqueue or interest, and {self._stream} has "
             raise OptionError(f"{what}{info.config.retention}: leave it out")
-        begin = Position(created(info), first_of(info)) if since is None else self._looked_up(js, since)
-        is_made = self._find(js, info, is_new=since is None or since.created != begin.created)
+        begin = position_at(js, info, first_of(info) - 1) if since is None else self._looked_up(js, since)
+        is_made = self._find(js, info, is_new=since is None or since.identity != begin.identity)
         source = js.source(self._stream, self._consumer, timeout=options.connection.request_timeout)
         self._source, self._identity = source, source.identity
         assert source.info is not None
         floor = source.info.ack_floor.stream_seq
-        if floor >= begin.seq:
+        if floor > begin.seq:
             if since is not None and not is_made:
-                report_loss(options, f"{self._name} has acknowledged {floor}, but {begin.seq} was to be read next")
-            begin = Position(begin.created, floor + 1)
+                report_loss(options, f"{self._name} has acknowledged {floor}, but {begin.seq + 1} was to be read next")
+            begin = replace(position_at(js, info, floor), identity=begin.identity)
         self.begin = self._looked_up(js, begin)  # nothing is confirmed of a stream that was made anew meanwhile
         return source
 
-    def _looked_up(self, js: JetStream, since: Position) -> Position:
+    def _looked_up(self, js: JetStream, since: StreamPosition) -> StreamPosition:
         """Where to begin, when ``since`` was wanted. Other consumers may take what a filter leaves. DataLossError."""
-        info = look_up(js, self._stream)
-        self.end = Position(created(info), end_of(info))
-        return check_loss(info, since, self._options, front=self._options.subject in (None, EVERYTHING))
+        front = self._options.subject in (None, EVERYTHING)
+        begin, info = begin_at(js, look_up(js, self._stream), since, self._options, front=front)
+        self.end = end_position(info)
+        return begin
 
     def _find(self, js: JetStream, stream: StreamInfo, *, is_new: bool) -> bool:
         """Look at the consumer, or make it. Returns: whether it was made. OptionError, DataLossError."""
@@ -267,15 +271,15 @@ class ConsumerEnd:
     def _take(self, source: SourcingSubscription, most: int, timeout: float | None = None) -> None:
         """Wait up to ``timeout`` seconds for a message, and take up to ``most`` of those that are there."""
         for message in source.next_msgs(most, timeout=timeout):
-            seq, _ = jsack_sequences(message.reply.encode())
-            self._taken = max(self._taken, seq)
-            self._waiting.append(seq)
+            ack = parse_jsack(message.reply.encode())
+            self._taken = max(self._taken, ack.sequence.stream)
+            self._waiting.append((ack.sequence.stream, ack.timestamp))
 
     def _confirm(self, source: SourcingSubscription) -> None:
-        """Confirm what is before ``begin``, as far as it was delivered."""
-        while self._waiting and self._waiting[0] < self.begin.seq:
+        """Confirm what is up to ``begin``, as far as it was delivered."""
+        while self._waiting and self._waiting[0][0] <= self.begin.seq:
             self._waiting.popleft()
-        seq = min(self.begin.seq - 1, self._taken)
+        seq = min(self.begin.seq, self._taken)
         if source.identity == self._identity and seq > source.position:  # else the stream was made anew
             source.confirm(seq)
 
@@ -290,7 +294,7 @@ class JetStreamSourcingReader(StreamReads):
         self._stream, self._consumer = options.streams[0], options.consumer or ""
         self._end = ConsumerEnd(options)
         self._initial: dict[str, Any] | None = None
-        self._until: Position | None = None  # AvailableNow: where this run ends
+        self._until: StreamPosition | None = None  # AvailableNow: where this run ends
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins: after what the consumer has acknowledged."""
@@ -308,19 +312,20 @@ class JetStreamSourcingReader(StreamReads):
         since, most = self._position(start), getattr(limit, "max_rows", None)
         return self._client.request(lambda js: self._latest(js, start, since, most))
 
-    def _latest(self, js: JetStream, start: dict[str, Any], since: Position, most: int | None) -> dict[str, Any]:
+    def _latest(self, js: JetStream, start: dict[str, Any], since: StreamPosition, most: int | None) -> dict[str, Any]:
         end = self._end
         while True:
             end.hold(js, since)
-            if self._until is not None and self._until.created != end.begin.created:
+            if self._until is not None and self._until.identity != end.begin.identity:
                 self._until = end.end
             until = None if self._until is None else self._until.seq
             found = end.waiting(most, until)
             if found:
                 is_all = until is None or len(found) == most or end.awaits_confirm or not end.wait(GATHER_WITHIN)
                 if is_all and end.is_whole(js):
-                    tasks = split_messages(found, self.split_plan)
-                    return self._encoded(Position(end.begin.created, tasks[-1].hi), tasks)
+                    seq, time = found[-1]
+                    tasks = split_messages([each for each, _ in found], self.split_plan)
+                    return self._encoded(StreamPosition(self._stream, seq, end.begin.identity, time), tasks)
             elif until is None:
                 if not end.has_more(js, None) or not end.wait(GATHER_WITHIN):
                     return start
@@ -332,8 +337,7 @@ class JetStreamSourcingReader(StreamReads):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the stream ends now."""
-        info = self._client.request(lambda js: look_up(js, self._stream))
-        self._until = Position(created(info), end_of(info))
+        self._until = end_position(self._client.request(lambda js: look_up(js, self._stream)))
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the stream as last seen, for the query's progress."""
@@ -345,11 +349,13 @@ class JetStreamSourcingReader(StreamReads):
         tasks = decode_tasks(end)
         return self._client.request(lambda js: self._planned(js, since, until, tasks)) if since != until else []
 
-    def _planned(self, js: JetStream, since: Position, until: Position, tasks: Sequence[Task]) -> list[InputPartition]:
+    def _planned(
+        self, js: JetStream, since: StreamPosition, until: StreamPosition, tasks: Sequence[Task]
+    ) -> list[InputPartition]:
         self._end.hold(js, since)
-        if until.created != self._end.begin.created:  # planned before the stream was made anew: nothing is there
+        if until.identity != self._end.begin.identity:  # planned before the stream was made anew: nothing is there
             return []
-        whole = Range(self._stream, until.created, tasks[0].lo, until.seq)
+        whole = Range(tasks[0].lo, until.seq + 1, until)
         kind = filtered(js, look_up(js, self._stream), self.options.subject, whole)
         return [RangePartition(replace(kind, lo=task.lo, hi=task.hi, count=task.messages)) for task in tasks]
 
@@ -362,10 +368,10 @@ class JetStreamSourcingReader(StreamReads):
         self._end.leave()
         super().stop()
 
-    def _encoded(self, position: Position, tasks: Sequence[Task]) -> dict[str, Any]:
-        return encode_sourced_offset(self._stream, position, self._consumer, tasks)
+    def _encoded(self, position: StreamPosition, tasks: Sequence[Task]) -> dict[str, Any]:
+        return encode_sourced_offset(position, self._consumer, tasks)
 
-    def _position(self, offset: dict[str, Any]) -> Position:
+    def _position(self, offset: dict[str, Any]) -> StreamPosition:
         positions = decode_offset(offset, self._consumer)
         check_streams(positions, self.options.streams)
         return positions[self._stream]
