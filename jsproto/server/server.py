@@ -351,6 +351,8 @@ class Server:
             for consumer in list(inlet.consumers.values()):
                 if consumer.config.mem_storage:
                     self.api.consumers.delete(name, consumer.name, now)
+                else:
+                    consumer.go_back()
             inlet.fast.forget()
             self.elect_leader(name, now)
         self._queue = deque(one for one in self._queue if one[1] is None)  # nobody is there to hear of it

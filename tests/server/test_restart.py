@@ -59,6 +59,25 @@ def test_what_is_in_memory_goes() -> None:
     assert server.leaderless == set()
 
 
+@pytest.mark.parametrize(("delivered", "floor", "following"), [(3, 3, 2), (3, 0, 1), (1, 1, 2)])
+def test_a_consumer_that_was_ahead_of_its_stream_takes_what_is_new(delivered: int, floor: int, following: int) -> None:
+    server = made(persist_mode="async")
+    options = ConsumerConfig(durable_name="C", deliver_subject="d", ack_policy="all")
+    consumer = server.api.consumers.create("S", options, 0.0)
+    store(server, b"1", now=1.0)
+    store(server, b"2", b"3", now=2.0)
+    for seq in range(1, delivered + 1):
+        stored = server.stream("S").get(seq)
+        assert stored is not None
+        consumer._state.delivered(stored, 1, 2.0)
+    if floor:
+        consumer._state.acknowledge(floor, floor, 2.0)
+    server.restart(3.0, unsynced_since=1.5)
+    info = consumer.info(3.0)
+    assert info.ack_floor.stream_seq == min(floor, 1)
+    assert consumer._state.stream_seq + 1 == following
+
+
 @pytest.mark.parametrize(("mode", "left"), [("async", [b"1"]), (None, [b"1", b"2", b"3"])])
 def test_a_crash_takes_what_was_acknowledged_and_not_written(mode: Any, left: list[bytes]) -> None:
     server = made(persist_mode=mode)

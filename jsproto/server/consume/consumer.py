@@ -338,6 +338,12 @@ class Consumer(Conversation):
         self._wake()
         return self._state.stream_seq + 1
 
+    def go_back(self) -> None:
+        """The stream came back shorter: go on after its last message, if the place was beyond (FACTS.md F4.41)."""
+        last = self._stream.last_seq
+        if self._state.stream_seq > last:
+            self._state.reset(min(self._state.floor_stream, last) + 1)
+
     def _check_reset(self, seq: int) -> None:
         policy = self.config.deliver_policy
         if policy == "by_start_sequence":
