@@ -405,20 +405,51 @@ class SourceBusyError(TimeoutError):
 
 
 class SourcePositionError(Error):
-    """A stream ends before the position up to which a sink has all of it.
+    """A stream is not the one of which a sink has all up to its position: it came back shorter than it was.
 
-    It was deleted and created again, or its server has lost messages. What it stores next would be taken for what the
-    sink has. Attributes: ``stream``, ``position``, ``last_seq`` (of the stream).
+    It was restored, its server has lost messages, or it was created again. It ends before the position, or has another
+    message there, so what is new in it would be taken for what the sink has. Nothing of that was acknowledged.
+
+    What to do: copy to a new target, or with a new marker, which gets all that the stream has now. A sink of its own
+    begins with the position of the last message that both have, or with 0.
+
+    Attributes: ``stream``, ``position``, ``last_seq`` (of the stream).
     """
 
     def __init__(self, stream: str, position: int, last_seq: int) -> None:
-        super().__init__(f"stream {stream} ends at {last_seq}, before the position {position}: it is not what was read")
+        found = f"ends at {last_seq}" if last_seq < position else "has another message there"
+        super().__init__(
+            f"stream {stream} is not the one that was read up to {position}: it {found}, since it came back shorter. "
+            "What is new in it is neither read nor acknowledged: begin with a new target, marker or position"
+        )
         self.stream = stream
         self.position = position
         self.last_seq = last_seq
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SourcePositionError, (self.stream, self.position, self.last_seq)
+
+
+class SourceScheduleError(Error):
+    """A message that is sourced is a schedule, which stands for messages that its stream will publish.
+
+    It is not handed on, and neither is what follows. To acknowledge what follows would delete it from a work queue.
+
+    What to do: give the consumer filter subjects that leave schedules out. A copy needs a new target for that, or a
+    new marker. Attributes: ``stream``, ``seq``, ``subject`` (of the schedule).
+    """
+
+    def __init__(self, stream: str, seq: int, subject: str) -> None:
+        super().__init__(
+            f"message {seq} of stream {stream} (subject {subject}) is a schedule, which an acknowledgement may delete: "
+            "give the consumer filter_subjects that leave schedules out, and a copy a new target or marker"
+        )
+        self.stream = stream
+        self.seq = seq
+        self.subject = subject
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourceScheduleError, (self.stream, self.seq, self.subject)
 
 
 class CopyTargetError(Error):

@@ -220,7 +220,7 @@ class CopyRestarted:
 class SourceSkipped:
     """Messages ``first`` to ``last`` of a stream, as far as there were any, were acknowledged by somebody else.
 
-    Or they are before the first message of the consumer. They do not come.
+    Or they are before the first message of the consumer, or retention or a purge took them. They do not come.
     """
 
     stream: str

@@ -74,9 +74,39 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "client/test_copier.py::test_a_target_of_another_filter",
         ),
         promise(
-            "Before, a `SourcePositionError` says that the stream ends before the position.",
+            "Nothing is acknowledged that the target does not have.",
+            "integration/test_sourcing.py::test_a_copy_of_a_stream_that_was_restored_ends_and_acknowledges_nothing",
+            "pair/test_sourcing_pair.py::test_a_stream_that_comes_back_shorter_is_not_read_on",
+            "stateful/test_sourcing_stateful.py::TestSourcing",
+            "client/test_sourcing.py::test_the_message_at_the_position_proves_it",
+        ),
+        promise(
+            "Two answers, 4 s apart, are to say so.",
+            "client/test_sourcing.py::test_one_answer_of_an_old_leader_does_not_end_it",
+            "client/test_sourcing.py::test_a_stream_that_ends_before_the_position_is_not_read",
+        ),
+        promise(
+            "Before, a `SourcePositionError` ends the copy.",
             "drivers/test_copying.py::test_a_position_beyond_the_stream",
             "client/test_sourcing.py::test_a_stream_that_ends_before_the_position_is_not_read",
+        ),
+        promise(
+            "A message schedule is no job. One among the messages of the consumer ends the copy with a "
+            "`SourceScheduleError`, and stays.",
+            "drivers/test_copying.py::test_a_schedule_is_no_job",
+            "client/test_sourcing.py::test_a_schedule_is_not_handed_on",
+        ),
+        promise(
+            "`run(until_caught_up=True)` returns when all is stored that the source had at its start, also under "
+            "traffic. With traffic the consumer may not have heard of all, and the next run tells it.",
+            "drivers/test_copying.py::test_a_run_ends_with_what_the_source_had_at_its_beginning",
+            "client/test_copier.py::test_a_goal_stays_where_it_was_when_the_run_began",
+            "client/test_copier.py::test_a_consumer_that_does_not_ask_is_waited_for_a_while",
+        ),
+        promise(
+            "A stream that is not the one of the position ends this with `SourcePositionError`",
+            "drivers/test_copying.py::test_a_position_beyond_the_stream",
+            "client/test_sourcing.py::test_the_message_at_the_position_proves_it",
         ),
         promise(
             "What it raises from is handed out again.",
@@ -98,7 +128,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "drivers/test_copying.py::test_copies_that_are_deleted_too_early",
         ),
         promise(
-            "Headers that begin with `Nats-` are not, except `Nats-TTL` for a target that takes it.",
+            "Headers that begin with `Nats-` are not, except `Nats-TTL` for a target that takes it, and "
+            "`Nats-Marker-Reason`, by which a server says that a key is removed.",
+            "drivers/test_copying.py::test_a_key_that_has_expired_is_removed_in_the_copy_too",
             "client/test_copy_columns.py::test_copies_are_published_as_a_list_of_them",
             "drivers/test_copying.py::test_a_work_queue_is_copied_and_emptied",
         ),
@@ -537,6 +569,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Consuming": ("about ten times a second",),
     "Ordered readers": ("The range then may hold none of its messages.", "gets no such news"),
+    "Copying a stream": ("Copies of older releases have none.",),
     "Driving the core yourself": ("write all of `data_to_send()`",),
     "The contract of an outbox": (
         "gives the `ServerInfo` of the link",

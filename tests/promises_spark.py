@@ -105,6 +105,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Emptying a work queue": (
         promise(
+            "A message schedule is no row.",
+            SPARK_SOURCING + "a_schedule_is_no_row",
+        ),
+        promise(
             "A query without a checkpoint makes it if it is not there, without payloads (`headers_only`) and with a "
             "`max_ack_pending` of 100,000.",
             SPARK_SOURCING + "only_what_is_committed_goes",

@@ -29,6 +29,8 @@ SAMPLES: list[Error] = [
     errors.NoStreamResponseError("s"),
     errors.SourceBusyError("S", "C"),
     errors.SourcePositionError("S", 9, 8),
+    errors.SourcePositionError("S", 9, 10),
+    errors.SourceScheduleError("S", 9, "s.later"),
     errors.CopyTargetError("T", "it is a mirror"),
     errors.DeadLetterError("D", "it takes no such subject"),
     errors.CopyFencedError("T"),
@@ -61,7 +63,12 @@ def test_what_the_messages_say() -> None:
         "no responders for s: nobody answers there",
         "no responders for s: no stream listens to this subject, or JetStream is off",
         "consumer C of stream S is sourced from by another program",
-        "stream S ends at 8, before the position 9: it is not what was read",
+        "stream S is not the one that was read up to 9: it ends at 8, since it came back shorter. "
+        "What is new in it is neither read nor acknowledged: begin with a new target, marker or position",
+        "stream S is not the one that was read up to 9: it has another message there, since it came back shorter. "
+        "What is new in it is neither read nor acknowledged: begin with a new target, marker or position",
+        "message 9 of stream S (subject s.later) is a schedule, which an acknowledgement may delete: "
+        "give the consumer filter_subjects that leave schedules out, and a copy a new target or marker",
         "stream T cannot be copied to: it is a mirror",
         "stream D does not do for dead letters: it takes no such subject",
         "another program writes to stream T, so the copy cannot know what it has",

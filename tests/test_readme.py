@@ -204,7 +204,7 @@ def test_the_programs_that_copy(fresh: NatsServer) -> None:
     assert copied == "10 messages copied, up to 10"
     assert left.startswith("0 left; Headers([")
     assert "('Jsproto-Copy-Source', 'JOBS 10 " in left
-    assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\n"
+    assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\ngoes on after 10\n"
 
 
 def test_callbacks(fresh: NatsServer) -> None:

@@ -1,15 +1,17 @@
 """What a copy of a message says of its original, and which headers of the original it keeps.
 
-The origin of a copy is the stream, the sequence, the filters of the consumer, and the identity of the stream. It is one
-line of text, in a header of each copy, or in the payload of a marker that is stored with the copies.
+The origin of a copy is the position of its original, and the filters of the consumer. It is one line of text, in a
+header of each copy, or in the payload of a marker that is stored with the copies.
 
 Rules:
 
-* Headers whose names begin with ``Nats-`` are instructions to servers. A copy has none of the original's, except the
-  time to live where the target takes one.
+* Headers whose names begin with ``Nats-`` are instructions to servers, or their answers. A copy has none of the
+  original's, but for two.
+* The time to live is kept where the target takes one.
+* ``Nats-Marker-Reason`` is content: a server has removed what the subject had. Servers store it (FACTS.md F4.42).
 * All other headers are kept, in their order.
 * Lines of a malformed header block that are no headers are not kept.
-* An origin of any other form is none.
+* An origin of any other form is none. Those of older releases have no witness.
 
 Not here: who copies (``client.copy``), and the header by which servers do the same (``Nats-Stream-Source``), which no
 client may send (FACTS.md F4.20).
@@ -25,45 +27,47 @@ from typing import Final
 from jsproto._event import event
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, last_value
+from jsproto.grammar.position import UNKNOWN, StreamPosition, parse_position
+from jsproto.grammar.publish_headers import SCHEDULE
 from jsproto.grammar.subjects import MAX_NAME
 
 COPY_SOURCE: Final = "Jsproto-Copy-Source"
-"""The header of a copy: ``<stream> <sequence> <filters>``, and from nats-server 2.15 the identity of the stream."""
+"""The header of a copy: ``<stream> <sequence> <identity> <witness> <filters>``, where "-" is not known."""
 UNFILTERED: Final = ">"
+SCHEDULE_LINE: Final = b"\n%b:" % SCHEDULE.encode()
+"""In the header block of a schedule: a message that stands for others, which the server will publish."""
 
 _NAME: Final = COPY_SOURCE.encode()
-_ORIGIN: Final = re.compile(
-    rb"([^ ]{1,%d}) ([0-9]{1,%d}) ([^ \r\n]{1,%d})(?: ([!-~]{1,%d}))?" % (MAX_NAME, MAX_DIGITS, MAX_NAME, MAX_NAME)
+_FILTERS: Final = re.compile(rb"[^ \r\n]{1,%d}" % MAX_NAME)
+_WITHOUT_WITNESS: Final = re.compile(
+    rb"([^ \r\n]{1,%d}) ([0-9]{1,%d}) ([^ \r\n]{1,%d})(?: ([!-~]{1,%d}))?" % (MAX_NAME, MAX_DIGITS, MAX_NAME, MAX_NAME)
 )
 _END: Final = 2 * LINE_END
 _LINES: Final = re.compile(rb"(?:[!-9;-~]++:[^\r\n\0]*+\r\n)*+")
-_INSTRUCTIONS: Final = re.compile(rb"(?<=\n)(?:Nats-|%b:)[^\n]*\n" % _NAME)
-_BUT_TTL: Final = re.compile(rb"(?<=\n)(?:Nats-(?!TTL:)|%b:)[^\n]*\n" % _NAME)
+_INSTRUCTIONS: Final = re.compile(rb"(?<=\n)(?:Nats-(?!Marker-Reason:)|%b:)[^\n]*\n" % _NAME)
+_BUT_TTL: Final = re.compile(rb"(?<=\n)(?:Nats-(?!Marker-Reason:|TTL:)|%b:)[^\n]*\n" % _NAME)
 
 
 @event
 class CopyOrigin:
-    """Of which message something is the copy: the stream, its identity, and the sequence in it.
+    """Of which message something is the copy.
 
-    ``filters`` is the ``filter_text`` of the consumer that delivered it. ``identity`` is None where the server has none
-    (before 2.15).
+    ``filters`` is the ``filter_text`` of the consumer that delivered it. The position's identity is None where the
+    server has none (before 2.15).
     """
 
-    stream: str
-    seq: int
+    position: StreamPosition
     filters: str
-    identity: str | None
 
     def __bytes__(self) -> bytes:
         """As a header or a marker has it."""
-        before, after = origin_parts(self.stream, self.filters, self.identity)
-        return b"%b%d%b" % (before, self.seq, after)
+        return b"%b %b" % (bytes(self.position), self.filters.encode())
 
 
-def origin_parts(stream: str, filters: str, identity: str | None) -> tuple[bytes, bytes]:
-    """What stands before and after the sequence, in the origins of all messages of one consumer."""
-    end = b"" if identity is None else b" %b" % identity.encode()
-    return b"%b " % stream.encode(), b" %b%b" % (filters.encode(), end)
+def origin_parts(stream: str, filters: str, identity: str | None) -> tuple[bytes, bytes, bytes]:
+    """What stands before, between and after the sequence and the witness, in the origins of one consumer's messages."""
+    known = UNKNOWN if identity is None else identity.encode()
+    return b"%b " % stream.encode(), b" %b " % known, b" %b" % filters.encode()
 
 
 def filter_text(filters: Iterable[str]) -> str:
@@ -74,13 +78,17 @@ def filter_text(filters: Iterable[str]) -> str:
 
 def parse_origin(text: bytes) -> CopyOrigin | None:
     """The origin that ``text`` names. None: it is of another form."""
-    found = _ORIGIN.fullmatch(text)
-    if found is None:
-        return None
-    stream, seq, filters, identity = found.groups()
+    line, _, last = text.rpartition(b" ")
+    position = parse_position(line)
+    found = _WITHOUT_WITNESS.fullmatch(text)
     try:
+        if position is not None and _FILTERS.fullmatch(last):
+            return CopyOrigin(position, last.decode())
+        if found is None:
+            return None
+        stream, seq, filters, identity = found.groups()
         known = None if identity is None else identity.decode()
-        return CopyOrigin(stream.decode(), int(seq), filters.decode(), known)
+        return CopyOrigin(StreamPosition(stream.decode(), int(seq), known), filters.decode())
     except UnicodeDecodeError:
         return None
 

@@ -2,6 +2,7 @@
 
 * The consumer is looked up, and made to deliver here (CLAIMING). That is refused while another owner is at work.
 * It is asked to begin again after what is acknowledged (RESETTING), and only then subscribed to (RUNNING).
+* Where the stream's state does not prove the position, a message of it is looked at before that (PROVING).
 * A stream that was made anew is not read before all that came from the old one is confirmed (HOLDING).
 * Whatever is wrong, the consumer is reset or claimed again: at once, after a pause, when the buffer has room, or on a
   new link.
@@ -23,6 +24,7 @@ class SourcingPhase(IdentityEnum):
 
     CLAIMING = "the consumer is asked for, and made to deliver here"
     RESETTING = "the consumer was asked to begin again after what is acknowledged"
+    PROVING = "a message is asked for that proves the position"
     HOLDING = "the stream was made anew, and what came from the old one is not all confirmed"
     RUNNING = "messages come"
     PAUSED = "the consumer will be claimed again when the time has come"
@@ -37,7 +39,8 @@ class SourcingStep(IdentityEnum):
     CLAIM = "the consumer is asked for"
     RESET = "the consumer delivers here, and is asked to begin again"
     HOLD = "the answer is about another stream than before"
-    RUN = "the consumer has begun again"
+    PROVE = "the consumer has begun again, and the position is to be proved"
+    RUN = "the consumer has begun again, and the position holds"
     PAUSE = "an attempt failed, and the next one has to wait"
     FILL = "a message found no room in the buffer"
     LOSE = "the link is lost"
@@ -54,26 +57,30 @@ SOURCING: Final[Table[SourcingPhase, SourcingStep]] = total(
             _S.CLAIM: _P.CLAIMING, _S.RESET: _P.RESETTING, _S.PAUSE: _P.PAUSED, _S.LOSE: _P.DOWN, _S.END: _P.ENDED,
         },
         _P.RESETTING: {
-            _S.CLAIM: _P.CLAIMING, _S.HOLD: _P.HOLDING, _S.RUN: _P.RUNNING, _S.PAUSE: _P.PAUSED, _S.LOSE: _P.DOWN,
+            _S.CLAIM: _P.CLAIMING, _S.HOLD: _P.HOLDING, _S.PROVE: _P.PROVING, _S.RUN: _P.RUNNING, _S.PAUSE: _P.PAUSED,
+            _S.LOSE: _P.DOWN, _S.END: _P.ENDED,
+        },
+        _P.PROVING: {
+            _S.CLAIM: _P.CLAIMING, _S.PROVE: _P.PROVING, _S.RUN: _P.RUNNING, _S.PAUSE: _P.PAUSED, _S.LOSE: _P.DOWN,
             _S.END: _P.ENDED,
         },
         _P.HOLDING: {_S.CLAIM: _P.CLAIMING, _S.LOSE: _P.DOWN, _S.END: _P.ENDED},
         _P.RUNNING: {
-            _S.CLAIM: _P.CLAIMING, _S.RESET: _P.RESETTING, _S.PAUSE: _P.PAUSED, _S.FILL: _P.FULL, _S.LOSE: _P.DOWN,
-            _S.END: _P.ENDED,
+            _S.CLAIM: _P.CLAIMING, _S.PAUSE: _P.PAUSED, _S.FILL: _P.FULL, _S.LOSE: _P.DOWN, _S.END: _P.ENDED,
         },
         _P.PAUSED: {_S.CLAIM: _P.CLAIMING, _S.LOSE: _P.DOWN, _S.END: _P.ENDED},
         _P.FULL: {_S.CLAIM: _P.CLAIMING, _S.PAUSE: _P.PAUSED, _S.LOSE: _P.DOWN, _S.END: _P.ENDED},
         _P.DOWN: {_S.CLAIM: _P.CLAIMING, _S.END: _P.ENDED},
     },
     ignored={
-        _P.CLAIMING: {_S.HOLD, _S.RUN, _S.FILL},
+        _P.CLAIMING: {_S.HOLD, _S.PROVE, _S.RUN, _S.FILL},
         _P.RESETTING: {_S.RESET, _S.FILL},
-        _P.HOLDING: {_S.RESET, _S.HOLD, _S.RUN, _S.PAUSE, _S.FILL},
-        _P.RUNNING: {_S.HOLD, _S.RUN},
-        _P.PAUSED: {_S.RESET, _S.HOLD, _S.RUN, _S.PAUSE, _S.FILL},
-        _P.FULL: {_S.RESET, _S.HOLD, _S.RUN, _S.FILL},
-        _P.DOWN: {_S.RESET, _S.HOLD, _S.RUN, _S.PAUSE, _S.FILL, _S.LOSE},
+        _P.PROVING: {_S.RESET, _S.HOLD, _S.FILL},
+        _P.HOLDING: {_S.RESET, _S.HOLD, _S.PROVE, _S.RUN, _S.PAUSE, _S.FILL},
+        _P.RUNNING: {_S.RESET, _S.HOLD, _S.PROVE, _S.RUN},
+        _P.PAUSED: {_S.RESET, _S.HOLD, _S.PROVE, _S.RUN, _S.PAUSE, _S.FILL},
+        _P.FULL: {_S.RESET, _S.HOLD, _S.PROVE, _S.RUN, _S.FILL},
+        _P.DOWN: {_S.RESET, _S.HOLD, _S.PROVE, _S.RUN, _S.PAUSE, _S.FILL, _S.LOSE},
         _P.ENDED: set(_S),
     },
 )  # fmt: skip

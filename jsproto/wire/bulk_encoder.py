@@ -112,25 +112,28 @@ def encode_counting(
     lines: Column,
     block: Sequence[bytes],
     firsts: Sequence[int],
+    texts: Sequence[bytes],
     sizes: Sequence[int],
     payloads: Sequence[bytes],
     headers: HeaderLines | None = None,
 ) -> list[bytes]:
     """Messages with replies and header blocks, in which numbers count up from ``first`` and from ``firsts``.
 
-    ``block``: the bytes before, between and after the numbers of a header block, one more than ``firsts``. Lines of
-    ``headers`` come first in the block, before all of these. Otherwise as ``encode_run``. Pays: ``copy``.
+    ``texts``: what follows the last of these numbers, in each message, all of one length. ``block``: the bytes before,
+    between and after the numbers and this text, two more than ``firsts``. Lines of ``headers`` come first in the
+    block, before all of these. Otherwise as ``encode_run``. Pays: ``copy``.
     """
     before, after = reply
-    constant = len(FIRST_LINE) + sum(map(len, block))
+    *befores, before_text, end = block
+    constant = len(FIRST_LINE) + sum(map(len, block)) + len(texts[0])
     pieces = []
     for run, ((high, numbers), *inner) in side_by_side((first, *firsts), len(payloads)):
         size = constant + sum([len(shared) + len(rest[0]) for shared, rest in inner])
         ends, more = _header_ends(after + b" ", size, sizes[run], None if headers is None else headers.part(run))
         columns: list[Column] = [b"H", _part(lines, run), before + high, numbers, *ends, FIRST_LINE, *more]
-        for text, (shared, rest) in zip(block[:-1], inner, strict=True):
+        for text, (shared, rest) in zip(befores, inner, strict=True):
             columns += (text + shared, rest)
-        pieces.append(_interleave(len(numbers), [*columns, block[-1], payloads[run]]))
+        pieces.append(_interleave(len(numbers), [*columns, before_text, texts[run], end, payloads[run]]))
     return pieces
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,17 @@ from jsproto.api_errors import (
     StreamWrongLastSequenceConstantError,
     StreamWrongLastSequenceError,
 )
-from jsproto.client.copy.copier import MAX_FENCES, Copier, CopyRetry, CopyStep, Taken, is_drained, is_fence, passes
+from jsproto.client.copy.copier import (
+    MAX_FENCES,
+    SETTLE_WITHIN,
+    Copier,
+    CopyGoal,
+    CopyRetry,
+    CopyStep,
+    Taken,
+    is_fence,
+    passes,
+)
 from jsproto.client.copy.target import CopyTarget
 from jsproto.errors import (
     APIError,
@@ -33,9 +44,11 @@ from jsproto.errors import (
     TimeoutError,
     UnsupportedByServerError,
 )
-from jsproto.grammar.consumer import ConsumerInfo
+from jsproto.grammar.consumer import ConsumerInfo, SequencePair
 from jsproto.grammar.copies import CopyOrigin
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.position import StreamPosition
+from jsproto.rules.position import StreamFacts
 from tests.client.test_copy_columns import raws_of
 
 FACTS: dict[str, Any] = {"batch_id": "b", "sequence": 1, "acked": 0, "ack": None}
@@ -58,11 +71,11 @@ def refused(cause: APIError) -> BatchMessageError:
 
 
 def test_it_goes_on_where_the_target_is() -> None:
-    copier = Copier("S", target(90, CopyOrigin("S", 40, ">", "id")))
+    copier = Copier("S", target(90, CopyOrigin(StreamPosition("S", 40, "id"), ">")))
     assert (copier.position, copier.identity, copier.under_way) == (40, "id", 0)
     columns = copier.columns(taken(41, 3))
     assert columns[0][2]["Nats-Expected-Last-Sequence"] == "90"
-    assert columns[2][2]["Jsproto-Copy-Source"] == "S 43 > id"
+    assert columns[2][2]["Jsproto-Copy-Source"] == "S 43 id 1700000000000000000 >"
     assert copier.columns(taken(44, 2))[1][2]["Nats-Expected-Last-Sequence"] == "94"
     assert [copier.acknowledged(count) for count in range(6)] == [40, 41, 42, 43, 44, 45]
     assert (copier.under_way, copier.take_stored(), copier.take_stored()) == (0, 5, 0)
@@ -89,28 +102,29 @@ def test_what_is_acknowledged_is_a_message_that_was_sent(parts: list[tuple[int, 
 
 
 def test_a_stream_that_was_made_anew() -> None:
-    copier = Copier("S", target(5, CopyOrigin("S", 5, ">", "old")))
+    copier = Copier("S", target(5, CopyOrigin(StreamPosition("S", 5, "old"), ">")))
     copier.columns(taken(6, 2, "old"))
     assert copier.acknowledged(2) == 7
     copier.columns(taken(1, 2, "new"))
-    assert copier.origin == CopyOrigin("S", 7, ">", "old")
+    assert (copier.position, copier.identity) == (7, "old")
     assert copier.acknowledged(3) == 1
-    assert copier.origin == CopyOrigin("S", 1, ">", "new")
+    assert (copier.position, copier.identity) == (1, "new")
 
 
 def test_atomic_batches_have_a_marker() -> None:
-    copier = Copier("S", target(9, CopyOrigin("S", 4, ">", "id")), "copies.")
-    copier = Copier("S", CopyTarget("T", ("copies.>", "pos"), 9, CopyOrigin("S", 4, ">", "id"), False), "copies.")
+    copier = Copier(
+        "S", CopyTarget("T", ("copies.>", "pos"), 9, CopyOrigin(StreamPosition("S", 4, "id"), ">"), False), "copies."
+    )
     raws = raws_of([(b"s.a", None, b"x", 1), (b"s.b", {"A": "b", "Nats-Msg-Id": "1"}, b"y", 2)], 5)
     plain, headed, marker = copier.batch(Taken(raws, "id"), "pos")
     assert plain == ("copies.s.a", b"x")
     assert headed == ("copies.s.b", b"y", Headers({"A": "b"}))
-    assert marker == ("pos", b"S 7 > id", Headers({"Nats-Expected-Last-Subject-Sequence": "9"}))
+    assert marker == ("pos", b"S 7 id 1700000000000000000 >", Headers({"Nats-Expected-Last-Subject-Sequence": "9"}))
     assert (copier.position, copier.under_way) == (4, 2)
     assert copier.committed_marker(31) == 7
     assert (copier.under_way, copier.take_stored()) == (0, 2)
     *_, marker = copier.batch(Taken(raws_of([(b"s.a", None, b"", 1)], 8), "id"), "pos")
-    assert marker == ("pos", b"S 8 > id", Headers({"Nats-Expected-Last-Subject-Sequence": "31"}))
+    assert marker == ("pos", b"S 8 id 1700000000000000000 >", Headers({"Nats-Expected-Last-Subject-Sequence": "31"}))
 
 
 def test_a_subject_that_the_target_does_not_take() -> None:
@@ -123,12 +137,12 @@ def test_a_subject_that_the_target_does_not_take() -> None:
 
 
 def test_a_target_of_another_filter() -> None:
-    found = CopyTarget("T", ("s.>", "pos"), 9, CopyOrigin("S", 4, "s.a", "id"), False)
+    found = CopyTarget("T", ("s.>", "pos"), 9, CopyOrigin(StreamPosition("S", 4, "id"), "s.a"), False)
     for filters in (">", "s.b"):
         with pytest.raises(CopyTargetError, match=rf"copies by the filter s.a, not {filters}: one target is for one"):
             Copier("S", found, filters=filters)
     copier = Copier("S", found, filters="s.a")
-    assert copier.columns(taken(5, 1))[0][2]["Jsproto-Copy-Source"] == "S 5 s.a id"
+    assert copier.columns(taken(5, 1))[0][2]["Jsproto-Copy-Source"] == "S 5 id 1700000000000000000 s.a"
     assert Copier("S", target(), filters="s.b").position == 0
 
 
@@ -146,13 +160,63 @@ def test_a_malformed_header_block_is_copied_without_what_is_no_header() -> None:
     assert copy == ("s.a", b"x", Headers({"A": "b"}))
 
 
-def test_a_drained_consumer() -> None:
-    info = ConsumerInfo.from_json(
-        {"stream_name": "S", "name": "C", "config": {}, "num_pending": 0, "num_ack_pending": 0}
-    )
-    assert is_drained(info)
-    assert not is_drained(replace(info, num_pending=1))
-    assert not is_drained(replace(info, num_ack_pending=1))
+def sourcing(last_seq: int | None) -> Any:
+    """What a goal asks of a sourcing end."""
+    facts = None if last_seq is None else StreamFacts("id", 1, last_seq, None)
+    return SimpleNamespace(identity="id", facts=facts, taken=0, received=0, pending_msgs=0)
+
+
+INFO = ConsumerInfo.from_json({"stream_name": "S", "name": "C", "config": {}, "num_pending": 0, "num_ack_pending": 0})
+
+
+def heard(seq: int) -> ConsumerInfo:
+    """A consumer with traffic, which has heard that all up to ``seq`` is stored."""
+    return replace(INFO, num_pending=1, ack_floor=SequencePair(seq, seq))
+
+
+def test_a_goal_stays_where_it_was_when_the_run_began() -> None:
+    goal, source = CopyGoal(), sourcing(10)
+    assert not goal.is_reached(source)
+    source.facts = StreamFacts("id", 1, 20, None)  # as a claim finds it later
+    source.taken = source.received = 9
+    assert not goal.is_reached(source)
+    assert not goal.is_settled(source, heard(20))
+    source.taken = source.received = 12
+    assert goal.is_reached(source)
+    assert goal.is_settled(source, heard(10))
+    assert not goal.is_settled(source, heard(9))
+
+
+def test_a_goal_of_a_stream_that_was_made_anew() -> None:
+    goal, source = CopyGoal(), sourcing(10)
+    source.taken = 10
+    assert goal.is_reached(source)
+    source.identity, source.facts, source.taken = "new", StreamFacts("new", 1, 3, None), 2
+    assert not goal.is_reached(source)
+    source.taken = 3
+    assert goal.is_reached(source)
+
+
+@pytest.mark.parametrize("last_seq", [None, 10])
+def test_a_consumer_with_nothing_left_is_the_end_too(last_seq: int | None) -> None:
+    goal, source = CopyGoal(), sourcing(last_seq)
+    assert goal.is_settled(source, INFO)
+    assert not goal.is_settled(source, replace(INFO, num_pending=1))
+    assert not goal.is_settled(source, replace(INFO, num_ack_pending=1))
+    source.pending_msgs = 1
+    assert not goal.is_settled(source, INFO)
+
+
+def test_a_consumer_that_does_not_ask_is_waited_for_a_while() -> None:
+    goal, source = CopyGoal(), sourcing(10)
+    source.taken = source.received = 10
+    assert goal.is_reached(source)
+    assert not goal.gives_up(source, 100.0)  # without traffic it asks
+    assert not goal.gives_up(source, 1_000.0)
+    source.received = 11
+    assert not goal.gives_up(source, 1_000.0)
+    assert not goal.gives_up(source, 1_000.0 + SETTLE_WITHIN / 2)
+    assert goal.gives_up(source, 1_000.0 + SETTLE_WITHIN)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,12 @@ from jsproto.client.copy.columns import CopyColumns, CopyForm, sequences_of
 from jsproto.errors import CopyTargetError, MaxPayloadError, OutboundBufferLimitError
 from jsproto.grammar.copies import COPY_SOURCE, CopyOrigin, origin_of
 from jsproto.grammar.headers import Headers, encode_headers
+from jsproto.grammar.position import StreamPosition
 from jsproto.wire.frames import RawMsg
 from tests.client.test_fast import Batch
 from tests.harness import Harness
 
+TIME = 1_700_000_000_000_000_000
 HEADERS: list[dict[str, str]] = [
     {"A": "b"}, {"Nats-Msg-Id": "1", "A": "b"}, {"Nats-TTL": "5s"}, {"Nats-Stream-Source": "X 1 > >"}, {},
 ]  # fmt: skip
@@ -41,7 +43,7 @@ def raws_of(messages: Sequence[tuple[bytes, dict[str, str] | None, bytes, int]],
     seq = first - 1
     for number, (subject, headers, payload, step) in enumerate(messages, 1):
         seq += step
-        reply = b"$JS.ACK.S.C.1.%d.%d.1700000000000000000.0" % (seq, number)
+        reply = b"$JS.ACK.S.C.1.%d.%d.%d.0" % (seq, number, TIME)
         raws.append((subject, reply, None if headers is None else encode_headers(headers), payload))
     return raws
 
@@ -81,7 +83,7 @@ def test_copies_are_published_as_a_list_of_them(
     assert outcomes[0] == outcomes[1]
     published, _ = outcomes[1]
     assert [origin_of(pub.header or b"") for pub in published] == [
-        CopyOrigin("S", seq, ">", identity) for seq in sequences_of(raws)
+        CopyOrigin(StreamPosition("S", seq, identity, TIME), ">") for seq in sequences_of(raws)
     ]
     assert [pub.subject for pub in published] == [prefix.encode() + raw[0] for raw in raws]
     assert [pub.payload for pub in published] == [raw[3] for raw in raws]

@@ -13,6 +13,7 @@ from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.copy.target import CopyTarget, check_copy
 from jsproto.errors import CopyTargetError, LocalProtocolError
 from jsproto.grammar.copies import CopyOrigin
+from jsproto.grammar.position import StreamPosition
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
 
@@ -67,7 +68,7 @@ def test_the_last_copy_says_where_it_goes_on() -> None:
     copy, older = (message(seq, b"A: b\r\nJsproto-Copy-Source: S %d > id\r\n" % (seq + 33)) for seq in (8, 3))
     for answers in ((copy, NO_MESSAGE), (NO_MESSAGE, copy), (copy, older), (older, copy)):
         target, asked = found(info(5, 9), *answers)
-        assert target.origin == CopyOrigin("S", 41, ">", "id")
+        assert target.origin == CopyOrigin(StreamPosition("S", 41, "id"), ">")
         assert target.last_seq == 9  # the last one was deleted, and the next copy is 10
         assert [body for _, body in asked[1:]] == [{"last_by_subj": "*.>"}, {"last_by_subj": "*"}]
 
@@ -75,7 +76,7 @@ def test_the_last_copy_says_where_it_goes_on() -> None:
 def test_what_is_stored_meanwhile_is_looked_at_again() -> None:
     copy = message(10, b"Jsproto-Copy-Source: S 42 > id\r\n")
     target, asked = found(info(5, 9), copy, NO_MESSAGE, info(6, 10), copy, NO_MESSAGE)
-    assert (target.last_seq, target.origin) == (10, CopyOrigin("S", 42, ">", "id"))
+    assert (target.last_seq, target.origin) == (10, CopyOrigin(StreamPosition("S", 42, "id"), ">"))
     assert len(asked) == 6
 
 
@@ -100,7 +101,7 @@ def test_a_target_of_somebody_else(last: dict[str, Any], reason: str) -> None:
 
 def test_the_marker_says_where_it_goes_on() -> None:
     target, asked = found(info(5, 9), message(7, data=b"S 41 > id"), marker="pos")
-    assert (target.last_seq, target.origin) == (7, CopyOrigin("S", 41, ">", "id"))
+    assert (target.last_seq, target.origin) == (7, CopyOrigin(StreamPosition("S", 41, "id"), ">"))
     assert asked[1] == (b"$JS.API.STREAM.MSG.GET.T", {"last_by_subj": "pos"})
     target, _ = found(info(5, 9), NO_MESSAGE, marker="pos")
     assert (target.last_seq, target.origin) == (0, None)

@@ -22,6 +22,7 @@ from jsproto.errors import (
     PermissionsViolationError,
     SourceBusyError,
     SourcePositionError,
+    SourceScheduleError,
     TimeoutError,
 )
 from jsproto.events import (
@@ -35,10 +36,13 @@ from jsproto.events import (
 )
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.position import StreamPosition
+from jsproto.grammar.times import format_timestamp
+from jsproto.rules.position import ELECTION
 from jsproto.rules.sourcing import SourcingPhase
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub
-from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
+from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal
 
 FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 OWN = "_INBOX.o.d.m"
@@ -52,6 +56,7 @@ class Sourcing:
         self.h = Pushing(**(session or {}))
         inner = self.h.session
         acker = Acker(inner, inner.requests, JSMsg, wants_acks=False)
+        self.config: dict[str, Any] = {"ack_policy": "flow_control"}
         self.machine = SourcingConsumer(
             inner, acker, api=self.h.js.api, inbox="_INBOX.o", consumer="C", stream="S", subject="C", now=self.h.now,
             **{"config": CONFIG, **options},
@@ -69,8 +74,8 @@ class Sourcing:
     def claim(self, deliver: str = "old", floor: int = 0, **config: Any) -> None:
         """The server describes the consumer."""
         _, pub = self.expect("INFO")
-        config = {"ack_policy": "flow_control", "deliver_subject": deliver, **config}
-        self.h.reply_to(pub, info("C", config, ack_floor={"consumer_seq": floor, "stream_seq": floor}))
+        self.config = {"ack_policy": "flow_control", "deliver_subject": deliver, **config}
+        self.h.reply_to(pub, info("C", self.config, ack_floor={"consumer_seq": floor, "stream_seq": floor}))
 
     def look_up(self) -> Pub:
         """The one request under way is for the stream."""
@@ -78,17 +83,39 @@ class Sourcing:
         assert asked == "STREAM.INFO.S"
         return pub
 
-    def reset(self, floor: int = 0, identity: str | None = None, payload: bytes = b"") -> None:
-        """The server has reset the consumer."""
+    def reset(
+        self, floor: int = 0, identity: str | None = None, payload: bytes = b"", *, is_proved: bool = True
+    ) -> None:
+        """The server has reset the consumer. ``is_proved``: it has the message at the position, if it is asked."""
         asked = self.h.asked()
-        if [what for what, _, _ in asked] == ["STREAM.INFO.S"]:  # there is a position, which the stream is beyond
+        if [what for what, _, _ in asked] == ["STREAM.INFO.S"]:  # the stream is beyond the position
             self.h.reply_to(asked[0][2], kept("limits"))
             asked = self.h.asked()
         pub = next(pub for what, _, pub in asked if what == "CONSUMER.RESET.S.C")
         assert (pub.payload, pub.header) == (payload, b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n")
         header = None if identity is None else b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % identity.encode()
-        body = info("C", {"ack_policy": "flow_control"}, ack_floor={"consumer_seq": 0, "stream_seq": floor})
+        body = info("C", self.config, ack_floor={"consumer_seq": 0, "stream_seq": floor})
         self.h.reply_to(pub, body | {"reset_seq": floor + 1}, header)
+        if is_proved and self.machine.phase is SourcingPhase.PROVING:
+            self.show(self.machine.received)
+
+    def again(self) -> None:
+        """The consumer is claimed again, and reset."""
+        self.claim(OWN)
+        self.reset()
+
+    def look_at(self) -> tuple[dict[str, Any], Pub]:
+        """The one request under way is for a message of the stream."""
+        ((asked, body, pub),) = self.h.asked()
+        assert asked == "STREAM.MSG.GET.S"
+        return body, pub
+
+    def show(self, seq: int | None, time: int = CREATED) -> dict[str, Any]:
+        """The server shows a message of the stream, or that there is none. Returns: what was asked."""
+        body, pub = self.look_at()
+        found = {"message": {"subject": "s.a", "seq": seq, "time": format_timestamp(time)}}
+        self.h.reply_to(pub, refusal(404, 10037) if seq is None else found)
+        return body
 
     def message(self, consumer_seq: int, stream_seq: int, payload: bytes | None = None) -> None:
         reply = ack_subject("C", consumer_seq, stream_seq)
@@ -138,7 +165,6 @@ def test_a_consumer_is_created_claimed_reset_and_only_then_subscribed_to() -> No
     assert body["config"]["durable_name"] == body["config"]["name"] == "C"
     assert body["config"]["deliver_subject"] == OWN
     s.h.reply_to(create, info("C", body["config"]))
-    assert s.machine.phase.name == "RESETTING"
     assert OWN.encode() not in s.h.subs.values()
     s.reset(identity="ID")
     assert s.machine.phase is SourcingPhase.RUNNING
@@ -208,9 +234,18 @@ def test_who_is_in_the_way_can_be_pickled() -> None:
     assert (error.stream, error.consumer, str(error)) == ("S", "C", str(SourceBusyError("S", "C")))
 
 
-def kept(retention: str = "workqueue", *, messages: int = 3, first: int = 5, last: int = 9) -> dict[str, Any]:
+def kept(
+    retention: str = "workqueue", *, messages: int = 3, first: int = 1, last: int = 9, last_time: int = CREATED
+) -> dict[str, Any]:
     """A stream of which ``first`` is the first message, as the server describes it."""
-    state = {"messages": messages, "bytes": 9, "first_seq": first, "last_seq": last, "consumer_count": 1}
+    state: dict[str, Any] = {
+        "messages": messages,
+        "bytes": 9,
+        "first_seq": first,
+        "last_seq": last,
+        "consumer_count": 1,
+    }
+    state["last_ts"] = format_timestamp(last_time)
     config = {"name": "S", "retention": retention}
     return {"config": config, "created": "2026-11-20T21:06:13Z", "state": state}
 
@@ -230,16 +265,12 @@ def test_what_a_work_queue_kept_though_it_was_acknowledged_comes_again(first: in
 
 @pytest.mark.parametrize(
     "answer",
-    [kept(first=8), kept("limits"), kept("interest"), kept(messages=0), refusal(404, 10059), {"config": 1}, {}, None],
+    [kept(first=8), kept("limits"), kept("interest"), kept(messages=0), refusal(404, 10059), {"config": 1}, {}],
 )
 def test_a_reset_is_plain_where_nothing_was_kept_or_nobody_says_so(answer: Any) -> None:
     s = Sourcing(run=False)
     s.claim(OWN, floor=7)
-    pub = s.look_up()
-    if answer is None:
-        s.h.advance(ANSWER_WITHIN)
-    else:
-        s.h.reply_to(pub, answer or None)
+    s.h.reply_to(s.look_up(), answer or None)
     s.reset(7)
     assert s.machine.phase is SourcingPhase.RUNNING
 
@@ -383,7 +414,7 @@ def test_gaps_lead_to_a_reset_and_then_to_pauses() -> None:
     s.message(3, 3)
     assert s.told(SourceReset)
     assert OWN.encode() not in s.h.subs.values()
-    s.reset()
+    s.again()
     s.message(1, 1)
     s.beat(7)
     assert s.machine.phase is SourcingPhase.PAUSED
@@ -396,7 +427,7 @@ def test_gaps_lead_to_a_reset_and_then_to_pauses() -> None:
     assert s.take() == [1, 2]
     s.beat(2)
     s.message(3, 2)  # a consumer that delivers once does not go back
-    s.reset()
+    s.again()
     s.beat("x")
     assert s.told(UnexpectedMessage)
     s.h.push(OWN, b"_INBOX.x", b"")
@@ -410,6 +441,7 @@ def test_a_late_delivery_from_before_a_reset_is_not_the_first_one_after_it() -> 
     s.message(1, 2)  # which was acknowledged, under the numbers before
     s.message(2, 6)  # the first one after the reset, 5, was lost
     assert s.take() == []
+    s.claim(OWN)
     s.reset(floor=4)
     s.message(1, 2)
     s.messages()
@@ -430,7 +462,7 @@ def test_an_answer_without_effect_leads_to_a_reset() -> None:
     s.beat(2, "$JS.FC.S.C.2")
     s.beat(2, "$JS.FC.S.C.2")
     assert s.answers() == [("$JS.FC.S.C.1", 2, 2)]
-    assert s.machine.phase is SourcingPhase.RESETTING
+    assert s.machine.phase is SourcingPhase.CLAIMING
 
 
 def test_a_stalled_consumer_with_nothing_delivered_is_answered_empty() -> None:
@@ -529,6 +561,14 @@ def test_a_full_buffer_is_emptied_before_more_is_asked_for() -> None:
     assert s.take() == [4, 5]
 
 
+def test_more_at_once_than_the_buffer_takes() -> None:
+    s = Sourcing(pending_msgs_limit=4)
+    s.message(1, 1)
+    s.messages(*range(2, 40))
+    assert s.machine.phase is SourcingPhase.FULL
+    assert s.take() == [1, 2, 3, 4]
+
+
 def test_a_sink_that_lost_something_begins_again() -> None:
     s = Sourcing()
     s.messages(1, 2, 3, 4)
@@ -537,8 +577,10 @@ def test_a_sink_that_lost_something_begins_again() -> None:
     with pytest.raises(LocalProtocolError):
         s.machine.restart(4, s.h.now)
     s.machine.restart(2, s.h.now)
-    s.machine.restart(2, s.h.now)  # while it is reset
-    s.reset()
+    s.machine.restart(2, s.h.now)  # while it is claimed
+    s.claim(OWN)
+    s.reset(is_proved=False)
+    assert s.show(3) == {"seq": 3}  # which came, though it is wanted again
     s.messages(1, 2, 3)
     assert s.take() == [3]
 
@@ -612,15 +654,19 @@ def test_news_are_messages_acknowledgements_and_a_call_of_the_application() -> N
     assert news.done
     assert readable.done
     assert s.machine.news().done  # as long as there is a message
-    assert not s.machine.is_acknowledged
     raws = s.machine.pop_raws(10, s.h.now)
     assert [raw[3] for raw in raws] == [b"1", b"2"]
     news, readable = s.machine.news(), s.machine.readable()
     s.flow()
+    assert s.machine.is_acknowledged  # of what is confirmed
     s.confirm(1)
+    assert s.machine.is_acknowledged
+    assert news.done
+    news = s.machine.news()
+    s.confirm(2)
+    assert not s.machine.is_acknowledged
     assert not news.done
     s.flow("$JS.FC.S.C.2")
-    s.confirm(2)
     assert s.machine.is_acknowledged
     assert news.done
     assert not readable.done
@@ -634,16 +680,190 @@ def test_news_are_messages_acknowledgements_and_a_call_of_the_application() -> N
             ticket.result()
 
 
+def prove(s: Sourcing, identity: str | None = None, **state: Any) -> None:
+    """The consumer is claimed and reset, and the stream in this state."""
+    s.claim(OWN)
+    s.h.reply_to(s.look_up(), kept("limits", **state))
+    s.reset(identity=identity, is_proved=False)
+
+
 @pytest.mark.parametrize(("identity", "given"), [("ID", "ID"), (None, None), ("ID", None), (None, "ID")])
 def test_a_stream_that_ends_before_the_position_is_not_read(identity: str | None, given: str | None) -> None:
-    s = Sourcing(run=False, position=100, identity=identity)
-    s.claim(OWN)
-    s.h.reply_to(s.look_up(), kept("limits", last=99))
-    s.reset(identity=given)
+    s = Sourcing(run=False, position=100, identity=identity, within=0.5)
+    prove(s, given, last=99)
+    assert s.machine.phase is SourcingPhase.PAUSED
+    assert len(s.told(SourceReset)) == 1
+    s.h.advance(ELECTION)  # longer than a claim may take, because one answer is not enough
+    prove(s, given, last=99)
     assert isinstance(s.machine.error, SourcePositionError)
     assert (s.machine.error.stream, s.machine.error.position, s.machine.error.last_seq) == ("S", 100, 99)
-    assert s.machine.phase is SourcingPhase.ENDED
+    assert s.machine.phase.name == "ENDED"
     assert OWN.encode() not in s.h.subs.values()
+
+
+@pytest.mark.parametrize("within", [None, 5.0])
+def test_one_answer_of_an_old_leader_does_not_end_it(within: float | None) -> None:
+    s = Sourcing(run=False, position=100, within=within)
+    prove(s, last=99)
+    s.h.advance(ELECTION)
+    prove(s, last=100)
+    assert s.machine.phase is SourcingPhase.RUNNING
+    s.h.advance(2.0)
+    assert s.machine.error is None
+
+
+POSITION = StreamPosition("S", 8, "ID", CREATED)
+
+
+@pytest.mark.parametrize(
+    ("state", "answers", "phase"),
+    [
+        ({"last": 8, "last_time": CREATED}, [], "RUNNING"),
+        ({"last": 8, "last_time": CREATED + 1}, [], "PAUSED"),
+        ({"last": 9}, [(8, CREATED)], "RUNNING"),
+        ({"last": 9}, [(8, CREATED + 1)], "PAUSED"),
+        ({"last": 9}, [(None, 0), (9, CREATED + 1)], "RUNNING"),
+        ({"last": 9}, [(None, 0), (None, 0)], "RUNNING"),
+        ({"last": 9}, [(None, 0), (7, CREATED + 1)], "PAUSED"),
+        ({"first": 9, "last": 9}, [], "RUNNING"),
+    ],
+)
+def test_the_message_at_the_position_proves_it(
+    state: dict[str, Any], answers: list[tuple[int | None, int]], phase: str
+) -> None:
+    s = Sourcing(run=False, position=POSITION)
+    for _ in range(2):
+        prove(s, "ID", **state)
+        for answer in answers:
+            assert OWN.encode() not in s.h.subs.values()
+            s.show(*answer)
+        assert s.machine.phase is SourcingPhase[phase]
+        if phase == "RUNNING":
+            assert s.told(SourceSkipped) == []
+            return
+        s.h.advance(ELECTION)
+        phase = "ENDED"
+    with pytest.raises(SourcePositionError, match=r"it has another message there.*begin with a new target"):
+        raise s.machine.error or AssertionError
+
+
+def test_what_retention_took_after_the_position_is_told() -> None:
+    s = Sourcing(run=False, position=POSITION)
+    prove(s, "ID", first=20, last=30)
+    assert s.told(SourceSkipped) == [SourceSkipped("S", "C", 9, 19)]
+    s = Sourcing(run=False, position=POSITION, config=CONFIG.updated(filter_subject="s.a"))
+    s.claim(OWN, filter_subject="s.a")  # others may have had what is gone
+    s.h.reply_to(s.look_up(), kept("workqueue", first=20, last=30))
+    s.reset()
+    assert s.told(SourceSkipped) == []
+
+
+@pytest.mark.parametrize("denied", ["STREAM.INFO.S", "STREAM.MSG.GET.S"])
+def test_who_may_not_look_goes_on_unproven(denied: str) -> None:
+    s = Sourcing(run=False, position=POSITION)
+    s.claim(OWN)
+    if denied == "STREAM.MSG.GET.S":
+        s.h.reply_to(s.look_up(), kept("limits"))
+        s.reset(is_proved=False)
+        s.look_at()
+    for _ in range(2):
+        s.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.%b\"'\r\n" % denied.encode())
+    if denied == "STREAM.INFO.S":
+        s.reset()
+        assert s.machine.facts is None
+    assert s.machine.phase is SourcingPhase.RUNNING
+
+
+@pytest.mark.parametrize("verb", ["look_up", "look_at"])
+@pytest.mark.parametrize("answer", [None, refusal(503, 10008), refusal(403, 10039), {"config": 1}, {}])
+def test_a_question_about_the_stream_without_a_good_answer(verb: str, answer: Any) -> None:
+    s = Sourcing(run=False, position=POSITION)
+    s.claim(OWN)
+    if verb == "look_up":
+        pub = s.look_up()
+    else:
+        s.h.reply_to(s.look_up(), kept("limits"))
+        s.reset(is_proved=False)
+        _, pub = s.look_at()
+    if answer is None:
+        s.h.advance(ANSWER_WITHIN)
+    else:
+        s.h.reply_to(pub, answer)
+    if answer is None or answer == refusal(503, 10008):  # it may come the next time
+        assert s.machine.phase is SourcingPhase.PAUSED
+        s.h.advance(0.2)
+        s.again()
+    elif verb == "look_up":
+        s.reset()
+    assert s.machine.phase is SourcingPhase.RUNNING
+
+
+def test_what_was_received_is_proved_on_the_next_link() -> None:
+    s = Sourcing(session={"max_reconnect_attempts": -1, "reconnect_time_wait": 0.01}, run=False)
+    s.claim(OWN)
+    s.reset(identity="ID")
+    s.messages(1, 2, 3)
+    assert s.take(1) == [1]  # the others are in the buffer
+    s.h.lose()
+    for _ in range(2):
+        s.h.advance(ELECTION)
+        if s.h.session.connect_to is not None:
+            s.h.connect()
+        prove(s, "ID")
+        assert s.show(3, CREATED + 1) == {"seq": 3}
+    with pytest.raises(SourcePositionError):
+        raise s.machine.error or AssertionError
+    assert s.take() == [2, 3]  # which came before
+    s.confirm(3)
+    assert s.answers() == []
+
+
+def test_a_message_that_goes_back_leads_to_a_proof() -> None:
+    s = Sourcing()
+    s.messages(1, 2, 3)
+    s.message(4, 3)  # a consumer of a stream that came back shorter goes on counting
+    prove(s)
+    assert s.show(3, CREATED + 1) == {"seq": 3}
+    assert s.machine.phase is SourcingPhase.PAUSED
+    assert s.take() == [1, 2, 3]
+
+
+def test_a_delivery_without_a_time_proves_nothing() -> None:
+    s = Sourcing()
+    s.h.push(OWN, b"$JS.ACK.S.C.1.1.1.then.0", b"1")
+    assert s.take() == [1]
+    s.h.advance(3.0)
+    prove(s)
+    assert s.machine.phase is SourcingPhase.RUNNING
+
+
+def test_what_a_sink_keeps() -> None:
+    s = Sourcing(run=False)
+    s.claim(OWN)
+    s.reset(identity="ID")
+    s.messages(1, 2)
+    first, _ = s.machine.pop_many(2, s.h.now)
+    assert s.machine.position_of(first) == StreamPosition("S", 1, "ID", CREATED)
+    again = Sourcing(run=False, position=s.machine.position_of(first), identity="ID").machine
+    assert (again.position, again.identity) == (1, "ID")
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_schedule_is_not_handed_on(first: int) -> None:
+    s = Sourcing()
+    for number in range(1, 6):
+        header = b"NATS/1.0\r\nNats-Scheduler: s.x\r\nNats-Schedule-Next: purge\r\n\r\n"  # made by a schedule
+        if number >= first:
+            header = b"NATS/1.0\r\nA: b\r\nNats-Schedule: @every 1h\r\n\r\n"
+        s.h.push(OWN, ack_subject("C", number), b"%d" % number, header)
+    s.flow()
+    assert s.take() == [*range(1, first)]
+    with pytest.raises(SourceScheduleError, match=rf"message {first} of stream S .subject s.a. is a schedule") as told:
+        s.machine.readable().result()
+    assert (told.value.stream, told.value.seq, told.value.subject) == ("S", first, "s.a")
+    assert s.take() == []
+    s.confirm(first - 1)
+    assert s.answers() == []
 
 
 def test_a_stream_made_anew_may_end_before_the_position() -> None:
@@ -668,7 +888,13 @@ def test_a_reset_ahead_by_others_says_what_was_skipped() -> None:
     assert s.take() == [1, 2, 7]
 
 
-@pytest.mark.parametrize("wrong", [{"position": -1}, {"position": "7"}, {"position": True}, {"identity": b"ID"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"position": -1}, {"position": "7"}, {"position": True}, {"identity": b"ID"},
+        {"position": StreamPosition("OTHER", 1)}, {"position": StreamPosition("S", 1, "A"), "identity": "B"},
+    ],
+)  # fmt: skip
 def test_a_position_that_is_none(wrong: Any) -> None:
     with pytest.raises(LocalProtocolError):
         Sourcing(run=False, **wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -25,10 +26,13 @@ from jsproto.errors import (
     NoServersError,
     SourceBusyError,
     SourcePositionError,
+    SourceScheduleError,
     TimeoutError,
 )
 from jsproto.events import CopyRestarted, Event, StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.copies import parse_origin
+from jsproto.grammar.position import StreamPosition, parse_position
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream, unique
@@ -49,7 +53,7 @@ def copy_of(js: Any, stream: str, target: str, to: Any = None, **options: Any) -
 async def make_target(js: Any, stream: str, **options: Any) -> str:
     name = unique("T")
     wanted = {"allow_batched": True, "allow_atomic": True, "allow_direct": True, "storage": "memory", **options}
-    await js.create_stream(name, subjects=[f"copies.{stream}.>", f"{name}.pos"], **wanted)
+    await js.create_stream(name, **{"subjects": [f"copies.{stream}.>", f"{name}.pos"], **wanted})
     return name
 
 
@@ -72,6 +76,7 @@ async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect)
         await fill(js, name, 250)
         headers = {"A": "b", "Nats-Expected-Stream": name, "Nats-TTL": "1h"}
         await js.publish(f"{name}.b", b"250", headers=headers, msg_id="1")
+        originals = [await js.get_last_msg(name, f"{name}.b", level="leader")]
         copy = copy_of(js, name, target, to)
         assert (copy.position, copy.identity, copy.lag, copy.copied) == (0, None, None, 0)
         assert await copy.run(until_caught_up=True) == 251
@@ -81,9 +86,10 @@ async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect)
         assert await copies(to, target) == [*range(251)]
         last = await to.get_msg(target, 251, level="leader")
         assert last.subject == f"copies.{name}.b"
+        stored_at = originals[0].timestamp
         assert dict(last.headers.items()) == {
             "A": "b", "Nats-TTL": "1h", "Nats-Expected-Last-Sequence": "250",
-            "Jsproto-Copy-Source": f"{name} 251 > {copy.identity}",
+            "Jsproto-Copy-Source": f"{name} 251 {copy.identity} {stored_at} >",
         }  # fmt: skip
         assert await copy.run(until_caught_up=True) == 0
         await fill(js, name, 5, first=251)
@@ -107,7 +113,10 @@ async def test_atomic_batches_beside_other_writers(server: Any, connect: Connect
             await fill(js, name, 30, first=first + 30)
         found = [number for number in await copies(js, target) if number > 0]
         assert found == [*range(1, 90)]
-        assert (await js.get_last_msg(target, marker)).data == f"{name} 90 > {copy.identity}".encode()
+        origin = parse_origin((await js.get_last_msg(target, marker)).data)
+        assert origin is not None
+        assert origin.position.witness
+        assert replace(origin.position, witness=None) == StreamPosition(name, 90, copy.identity)
         with pytest.raises(CopyTargetError, match="is not from a copy"):
             await copy_of(js, name, target).run()
 
@@ -290,6 +299,8 @@ async def test_other_retentions_and_messages_that_are_gone(server: Any, connect:
         js, name = await make_stream(nc, retention=retention)
         target = await make_target(js, name)
         await copy_of(js, name, target).run(until_caught_up=True)  # makes the consumer, without which nothing stays
+        while (await js.consumer_info(name, "C")).push_bound:  # what is delivered now would go with a deletion
+            pass
         await fill(js, name, 30)
         for seq in (1, 7, 8, 30):
             await nc.request(f"$JS.API.STREAM.MSG.DELETE.{name}", b'{"seq":%d}' % seq)
@@ -368,10 +379,80 @@ async def test_a_position_beyond_the_stream(server: Any, connect: Connect) -> No
         await fill(js, name, 10)
         with pytest.raises(SourcePositionError):
             await js.source(name, "C", config=FLOW, position=1_000_000)
+        async with await js.source(name, "C", config=FLOW) as source:
+            kept = bytes(source.position_of((await source.next_msgs(5, timeout=PATIENCE))[-1]))
+        async with await js.source(name, "C", position=parse_position(kept)) as source:
+            assert (source.position, source.identity) == (5, kept.split()[2].decode())
+            assert (await source.next_msg(timeout=PATIENCE)).data == b"5"
+        other = StreamPosition(name, 5, source.identity, int(kept.split()[3]) + 1)
+        with pytest.raises(SourcePositionError, match="has another message there"):
+            await js.source(name, "C", position=other, timeout=1)
         for wrong in ({"position": "10"}, {"identity": b"id"}):
             with pytest.raises(LocalProtocolError):
                 await js.source(name, "C", config=FLOW, **wrong)
         assert (await js.stream_info(name)).state.messages == 10
+
+
+@pytest.mark.parametrize("kind", ["fast", "atomic", "filtered"])
+async def test_a_run_ends_with_what_the_source_had_at_its_beginning(server: Any, connect: Connect, kind: str) -> None:
+    async with connect(server.url) as nc, connect(server.url) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        await fill(js, name, 30)
+        options: dict[str, Any] = {"delivery": "atomic", "marker": f"{target}.pos"} if kind == "atomic" else {}
+        config = FLOW.updated(filter_subject=f"{name}.a") if kind == "filtered" else FLOW
+        copy = js.copy(name, "C", target, config=config, prefix="copies.", timeout=PATIENCE, **options)
+        traffic = other.jetstream()
+
+        async def publish() -> None:
+            while True:
+                await traffic.publish(f"{name}.a", b"30")
+                await traffic.publish(f"{name}.b", b"31")
+                await anyio.sleep(0.05)
+
+        if kind == "filtered":
+            await js.publish(f"{name}.b", b"31")  # the last one at the beginning is none of the consumer's
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(publish)
+            assert await copy.run(until_caught_up=True) >= 30
+            tasks.cancel_scope.cancel()
+        assert (await copies(js, target))[:30] == [*range(30)]
+
+
+async def test_a_schedule_is_no_job(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue", allow_msg_schedules=True)
+        target = await make_target(js, name)
+        await js.publish(f"{name}.a", b"0")
+        await js.publish(f"{name}.later.x", b"1", delay=3_600, target=f"{name}.a")
+        await js.publish(f"{name}.a", b"1")
+        for options in ({}, {"delivery": "atomic", "marker": f"{target}.pos"}):
+            with pytest.raises(SourceScheduleError, match=r"message 2 .* is a schedule.*filter_subjects"):
+                await copy_of(js, name, target, **options).run(until_caught_up=True)
+            assert (await js.stream_info(name)).state.messages == 3
+        async with await js.source(name, "C", timeout=PATIENCE) as source:
+            assert (await source.next_msg(timeout=PATIENCE)).data == b"0"
+            with pytest.raises(SourceScheduleError):
+                await source.next_msg(timeout=PATIENCE)
+        await js.delete_consumer(name, "C")
+        await js.delete_stream(target)
+        target = await make_target(js, f"{name}.a", subjects=[f"copies.{name}.a"])
+        copy = js.copy(name, "D", target, config=FLOW.updated(filter_subject=f"{name}.a"), prefix="copies.")
+        assert await copy.run(until_caught_up=True) == 2
+        assert (await js.stream_info(name)).state.messages == 1
+
+
+async def test_a_key_that_has_expired_is_removed_in_the_copy_too(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        bucket = {"allow_msg_ttl": True, "subject_delete_marker_ttl": 60, "allow_rollup_hdrs": True}
+        js, name = await make_stream(nc, max_msgs_per_subject=1, **bucket)
+        target = await make_target(js, name, max_msgs_per_subject=1, **bucket)
+        await js.publish(f"{name}.a", b"0", ttl=1)
+        while "Nats-Marker-Reason" not in (await js.get_last_msg(name, f"{name}.a", level="leader")).headers:
+            await anyio.sleep(0.1)
+        assert await copy_of(js, name, target).run(until_caught_up=True) >= 1
+        found = await js.get_last_msg(target, f"copies.{name}.a", level="leader")
+        assert (found.data, found.headers["Nats-Marker-Reason"], "Nats-TTL" in found.headers) == (b"", "MaxAge", True)
 
 
 async def test_one_run_at_a_time_and_what_stops_it(server: Any, connect: Connect) -> None:

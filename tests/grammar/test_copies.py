@@ -16,17 +16,30 @@ from jsproto.grammar.copies import (
     parse_origin,
 )
 from jsproto.grammar.headers import Headers, encode_headers
+from jsproto.grammar.position import StreamPosition
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters=".*>/\\"), min_size=1)
 IDENTITIES = st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
 
 
-@given(NAMES.filter(lambda name: len(name.encode()) <= 255), st.integers(0, 2**64 - 1), st.lists(NAMES), IDENTITIES)
-def test_what_is_written_is_read(stream: str, seq: int, filters: list[str], identity: str | None) -> None:
-    origin = CopyOrigin(stream, seq, filter_text(filters), identity)
+@given(
+    NAMES.filter(lambda name: len(name.encode()) <= 255), st.integers(0, 2**64 - 1), st.lists(NAMES),
+    IDENTITIES.filter(lambda identity: identity != "-"), st.none() | st.integers(0, 2**63 - 1),
+)  # fmt: skip
+def test_what_is_written_is_read(
+    stream: str, seq: int, filters: list[str], identity: str | None, witness: int | None
+) -> None:
+    origin = CopyOrigin(StreamPosition(stream, seq, identity, witness), filter_text(filters))
     assert parse_origin(bytes(origin)) == origin
     block = encode_headers({"A": "b", COPY_SOURCE: bytes(origin).decode()})
     assert origin_of(block) == origin
+
+
+@pytest.mark.parametrize(
+    ("text", "identity"), [(b"S 7 >", None), (b"S 7 > id", "id"), (b"S 7 id - >", "id"), (b"S 7 - - >", None)]
+)
+def test_the_forms_without_a_witness(text: bytes, identity: str | None) -> None:
+    assert parse_origin(text) == CopyOrigin(StreamPosition("S", 7, identity), ">")
 
 
 @given(st.binary())
@@ -34,11 +47,13 @@ def test_what_is_written_is_read(stream: str, seq: int, filters: list[str], iden
 @example(b"S 1 > ")
 @example(b"S  1 >")
 @example(b"S 1 > a b")
+@example(b"S 1 a 5 >\r\n")
+@example(b"S 1 a 5 \xff")
 @example(b"\xff 1 >")
 @example(b"S " + b"9" * 21)
 def test_anything_else_is_no_origin(text: bytes) -> None:
     origin = parse_origin(text)
-    assert origin is None or bytes(origin) == text or origin.seq == int(text.split(b" ")[1])
+    assert origin is None or bytes(origin) == text or origin.position.seq == int(text.split(b" ")[1])
 
 
 @pytest.mark.parametrize("header", [None, b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nJsproto-Copy-Source: S\r\n\r\n"])
@@ -47,7 +62,7 @@ def test_no_origin(header: bytes | None) -> None:
 
 
 def test_the_last_header_counts() -> None:
-    origin = CopyOrigin("S", 7, ">", "abc")
+    origin = CopyOrigin(StreamPosition("S", 7, "abc"), ">")
     block = encode_headers(Headers([(COPY_SOURCE, "OTHER 1 >"), (COPY_SOURCE, bytes(origin).decode())]))
     assert origin_of(block) == origin
 
@@ -59,6 +74,8 @@ def test_the_last_header_counts() -> None:
         ("A: b\r\nC:d\r\n", "A: b\r\nC:d\r\n"),
         ("Nats-Msg-Id: 1\r\n", ""),
         ("A: b\r\nNats-Expected-Last-Sequence: 1\r\nC: d\r\n", "A: b\r\nC: d\r\n"),
+        ("Nats-Marker-Reason: MaxAge\r\nNats-Rollup: sub\r\n", "Nats-Marker-Reason: MaxAge\r\n"),
+        ("Nats-Marker-Reasons: x\r\nNats-Incr: 1\r\nNats-Schedule-Next: purge\r\n", ""),
         ("Nats-Rollup: all\r\nNats-TTL: 5s\r\nA: Nats-b\r\n", "A: Nats-b\r\n"),
         ("Jsproto-Copy-Source: X 1\r\nA: b\r\n", "A: b\r\n"),
         ("nats-msg-id: 1\r\nX-Nats-Y: 2\r\n", "nats-msg-id: 1\r\nX-Nats-Y: 2\r\n"),

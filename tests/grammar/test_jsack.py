@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import NotJSMessageError
-from jsproto.grammar.jsack import JSAck, Sequences, build_jsack, jsack_sequences, parse_jsack
+from jsproto.grammar.jsack import JSAck, Sequences, build_jsack, jsack_sequences, jsack_times, parse_jsack
 from tests.grammar.recorded import frames
 
 V1 = b"$JS.ACK.S.C.2.3.10.1795207976055523928.7"
@@ -21,6 +21,32 @@ texts = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"])
 numbers = st.integers(0, BIG)
 moments = st.integers(0, LATEST)
 optional = st.none() | texts.filter(lambda text: text != "_")
+
+
+DELIVERIES = st.tuples(st.sampled_from([1, 1, 1, 7, 950]), st.integers(1, 12), moments, st.integers(0, 2_000))
+
+
+@given(
+    st.integers(1, BIG - 50_000), st.integers(1, BIG - 50_000), st.lists(DELIVERIES, max_size=40),
+    st.none() | st.just("szMpdrwD"), st.booleans(),
+)  # fmt: skip
+@example(98, 8, [(1, 1, 1795207976055523928, 3)] * 40, None, False)
+def test_the_times_of_many_are_those_of_each(
+    stream: int, consumer: int, messages: list[tuple[int, int, int, int]], account: str | None, is_recent: bool
+) -> None:
+    replies = []
+    for step, deliveries, moment, pending in messages:
+        stream, consumer = stream + step, consumer + 1
+        time = 10**18 + moment % 10**18 if is_recent else moment
+        ack = JSAck(None, account, "S", "C", deliveries, Sequences(stream, consumer), time, pending)
+        replies.append(build_jsack(ack))
+    assert jsack_times(replies) == [b"%019d" % parse_jsack(reply).timestamp for reply in replies]
+
+
+@pytest.mark.parametrize("bad", [b"x", b"$JS.ACK.S.C.1.1.1.then.0", b"$JS.ACK.S.C.1.1.1.9.0"[:-4]])
+def test_times_of_something_else(bad: bytes) -> None:
+    with pytest.raises(NotJSMessageError):
+        jsack_times([V1, bad])
 
 
 def test_version_1() -> None:

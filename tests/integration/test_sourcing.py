@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.errors import SourcePositionError
 from jsproto.events import Event, SourceBusy
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.rules.sourcing import SourcingPhase
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import Connection, connect
+from jsproto_io.sync import Connection, JetStream, connect
 from tests.integration.soak_sourcing import KINDS, run
 from tests.servers import recreate_stream
 
@@ -105,6 +109,64 @@ def test_a_second_owner_waits_for_the_first(server: NatsServer) -> None:
         copy(second, heir, [*copied], COUNT)
         empty(second, "SOURCETWO")
         assert machine.resets == 0
+
+
+def copied(target: str, how: dict[str, Any], config: ConsumerConfig, js: JetStream) -> int:
+    """Copy what a stream has now, by a consumer of the target's own."""
+    prefix = f"{target.lower()}."
+    return js.copy("OLD", f"C{target}", target, config=config, prefix=prefix, **how).run(until_caught_up=True)
+
+
+def restored(store: Path, backup: Path, stream: str) -> None:
+    """Only this stream gets its earlier files, those of its consumers among them."""
+    for folder in backup.rglob(f"streams/{stream}"):
+        target = store / folder.relative_to(backup)
+        shutil.rmtree(target)
+        shutil.copytree(folder, target)
+
+
+@pytest.mark.parametrize("new", [2, 50])
+def test_a_copy_of_a_stream_that_was_restored_ends_and_acknowledges_nothing(tmp_path: Path, new: int) -> None:
+    store, backup = tmp_path / "store", tmp_path / "backup"
+    fast: dict[str, Any] = {}
+    atomic: dict[str, Any] = {"delivery": "atomic", "marker": "position"}
+    with NatsServer(store=store) as server:
+        with connect(server.url) as nc:
+            js = nc.jetstream()
+            js.create_stream("OLD", subjects=["old.>"], retention="workqueue")
+            js.create_stream("FAST", subjects=["fast.>"], allow_batched=True, allow_direct=True)
+            js.create_stream("MARKED", subjects=["marked.>", "position"], allow_atomic=True, allow_direct=True)
+            shared = CONFIG.updated(sourcing=True)
+            copies = [partial(copied, name, how, shared) for name, how in (("FAST", fast), ("MARKED", atomic))]
+            for copy_all in copies:
+                assert copy_all(js) == 0  # from here on each message waits for both consumers
+            for number in range(30):
+                js.publish("old.a", b"%d" % number)
+            for copy_all in copies:
+                assert copy_all(js) == 30
+        server.stop()
+        shutil.copytree(store, backup)
+        server.start()
+        with connect(server.url) as nc:
+            js = nc.jetstream()
+            for number in range(10):
+                js.publish("old.a", b"%d" % number)
+            for copy_all in copies:
+                assert copy_all(js) == 10
+        server.stop()
+        restored(store, backup, "OLD")
+        server.start()
+        with connect(server.url) as nc:
+            js = nc.jetstream()
+            for number in range(new):
+                js.publish("old.a", b"new%d" % number)
+            for copy_all in copies:
+                with pytest.raises(SourcePositionError, match="came back shorter"):
+                    copy_all(js)
+            assert js.stream_info("OLD").state.messages == new
+            js.create_stream("AGAIN", subjects=["again.>"], allow_batched=True, allow_direct=True)
+            assert copied("AGAIN", fast, shared, js) == new  # the way out
+            assert [message.data for message in js.get_batch("AGAIN")] == [b"new%d" % n for n in range(new)]
 
 
 @pytest.mark.slow

@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jsproto.client.connection.options import connect_options
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
-from jsproto.errors import Error
+from jsproto.errors import Error, SourcePositionError
 from jsproto.events import ConsumerRestarted, Disconnected, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.position import StreamPosition
 from jsproto.rules.sourcing import SourcingPhase
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
@@ -46,7 +47,7 @@ class Copying:
         self.published = 0
         self.starts = 0
         self.stored: list[int] = []
-        self.position = 0
+        self.position: StreamPosition | int = 0
         self.make_stream()
         self.pair.connect()
         self.publish(count)
@@ -82,12 +83,16 @@ class Copying:
         messages = self.machine.pop_many(most, self.pair.now)
         self.stored += [int(message.data) for message in messages]
         if messages:
-            self.position = messages[-1].metadata.sequence.stream
+            self.position = self.machine.position_of(messages[-1])
 
     def confirm(self) -> None:
         """The sink says what it has stored."""
-        if self.position > self.machine.position:
-            self.machine.confirm(self.position, self.pair.now)
+        if isinstance(self.position, StreamPosition) and self.position.seq > self.machine.position:
+            self.machine.confirm(self.position.seq, self.pair.now)
+
+    def time_of(self, seq: int) -> int:
+        """When a message was stored."""
+        return self.pair.run_until(self.pair.js.get_msg("S", seq, level="leader", now=self.pair.now)).timestamp
 
     def left(self) -> int:
         """Messages in the queue."""
@@ -234,6 +239,64 @@ def test_a_second_one_is_told_that_the_consumer_is_busy() -> None:
     copying.finish()
     assert copying.stored == list(range(1, 2 * COUNT + 1))
     assert copying.told(SourceSkipped) == [SourceSkipped("S", "C", 11, COUNT)]
+
+
+class Shrinking(Copying):
+    """A stream that a crash shortens to ``COUNT`` messages, after ``more`` others were stored."""
+
+    def __init__(self, more: int) -> None:
+        super().__init__(COUNT)
+        self.pair.advance(1.0)
+        self.since = self.pair.now
+        self.pair.advance(1.0)
+        self.publish(more)
+
+    def make_stream(self) -> None:
+        stream = config({"persist_mode": "async", "storage": "file", "allow_atomic": False})
+        self.pair.server.add_stream(stream, self.pair.now)
+
+    def floor(self) -> int:
+        """Up to which sequence all is acknowledged."""
+        return self.pair.server.api.consumers.find("S", "C").info(self.pair.now).ack_floor.stream_seq
+
+    def crash(self, new: int) -> None:
+        """Come back shorter, and take new messages."""
+        self.pair.server.restart(self.pair.now, unsynced_since=self.since)
+        self.pair.run(lambda: self.pair.is_linked)
+        self.pair.advance(1.0)
+        self.published = 1_000
+        self.publish(new)
+
+
+@pytest.mark.parametrize("new", [0, 5, 20, 50])
+@pytest.mark.parametrize("is_new_process", [False, True])
+def test_a_stream_that_comes_back_shorter_is_not_read_on(new: int, is_new_process: bool) -> None:
+    copying = Shrinking(20)
+    copying.copy(COUNT + 20)
+    copying.pair.advance(5.0)
+    if is_new_process:
+        copying.machine.unsubscribe(copying.pair.now)
+    copying.crash(new)
+    if is_new_process:
+        copying.machine = copying.begin()
+    copying.pair.advance(30.0)
+    assert isinstance(copying.machine.error, SourcePositionError)
+    assert copying.floor() == COUNT  # nothing new was acknowledged
+    copying.take()
+    assert copying.stored == [*range(1, COUNT + 21)]
+
+
+def test_a_stream_that_comes_back_shorter_behind_the_position_is_read_on() -> None:
+    copying = Shrinking(20)
+    copying.copy(COUNT)
+    copying.machine.unsubscribe(copying.pair.now)
+    copying.stored = copying.stored[:COUNT]
+    copying.position = StreamPosition("S", COUNT, copying.machine.identity, copying.time_of(COUNT))
+    copying.crash(50)
+    copying.machine = copying.begin()
+    copying.copy(COUNT + 50)
+    assert copying.stored == [*range(1, COUNT + 1), *range(1_001, 1_051)]
+    assert copying.machine.error is None
 
 
 class Stormy(RuleBasedStateMachine):

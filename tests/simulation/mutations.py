@@ -15,10 +15,11 @@ from jsproto.client.connection.link import Link
 from jsproto.client.connection.requests import Requests
 from jsproto.client.connection.session import Session
 from jsproto.client.consume.ordered import OrderedConsumer
-from jsproto.client.copy.copier import Copier
+from jsproto.client.copy.target import CopyTarget
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.read.consistency import ConsistentReads
 from jsproto.grammar.acks import FlowGap, PubAck
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.subjects import matches
 from jsproto.rules.sequence_gaps import DeliverySequence
 from jsproto.rules.window import AckWindow
@@ -238,7 +239,13 @@ def stale_read(patch: pytest.MonkeyPatch) -> None:
 
 def copied_twice(patch: pytest.MonkeyPatch) -> None:
     """A copy goes on one message too early."""
-    patch.setattr(Copier, "position", property(lambda self: max(0, (self.origin.seq if self.origin else 0) - 1)))
+    position = CopyTarget.position
+
+    def early(self: CopyTarget, stream: str) -> StreamPosition:
+        found = position(self, stream)
+        return StreamPosition(stream, max(0, found.seq - 1), found.identity)
+
+    patch.setattr(CopyTarget, "position", early)
 
 
 def stored_out_of_order(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jsproto import ConsumerConfig, sourcing_consumer
-from jsproto.errors import LocalProtocolError, SourceBusyError
+from jsproto.errors import LocalProtocolError, SourceBusyError, SourcePositionError, SourceScheduleError
 from pyspark_jetstream import JetStreamDataSource, sourcing
 from pyspark_jetstream.offsets import SplitPlan, Task
 from pyspark_jetstream.option_fields import OptionError
@@ -81,6 +81,36 @@ def micro_batch(reader: Any, start: Any, last: int = 1) -> tuple[list[int], Any]
     """The rows of the next micro-batch, and its end."""
     end = delivered(reader, start, last)
     return read(reader, reader.partitions(start, end)), end
+
+
+def go_on(reader: Any, start: Any) -> None:
+    """Micro-batches, one after the other."""
+    while True:
+        end = reader.latestOffset(start, None)
+        if end != start:
+            reader.partitions(start, end)
+            reader.commit(end)
+            start = end
+
+
+def test_a_schedule_is_no_row(js: JetStream, stream: Made, draining: Drained) -> None:
+    name = queue_of(stream, 3, allow_msg_schedules=True)
+    js.publish(f"{name}.later", b"x", delay=3_600, target=f"{name}.due")
+    left = left_in(js, name)
+    reader = draining(name)
+    start = reader.initialOffset()
+    with pytest.raises(SourceScheduleError, match="filter_subjects"):
+        go_on(reader, start)
+    assert left_in(js, name) == left
+
+
+def test_a_stream_that_came_back_shorter_under_the_driver(stream: Made, draining: Drained) -> None:
+    reader = draining(queue_of(stream, 3))
+    start = reader.initialOffset()
+    micro_batch(reader, start, 3)
+    reader._end._source._core.fail(SourcePositionError("S", 3, 2))
+    with pytest.raises(DataLossError, match="came back shorter"):
+        reader.latestOffset(start, None)
 
 
 def end_of_run(reader: Any, start: Any) -> tuple[list[int], Any]:

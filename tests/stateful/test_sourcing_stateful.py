@@ -1,9 +1,10 @@
 """The sourcing end against a model of a server, over a network that loses, swaps and doubles, with meddlers.
 
-Whatever happens: what the sink takes is the stream, every sequence once and in order. No answer acknowledges what is
+Whatever happens: what the sink takes is the stream, every message once and in order. No answer acknowledges what is
 not stored. None acknowledges what was not delivered, but for one that leaves while somebody else's reset is under way:
 it has the old numbers, and the server ignores the next ones until a reset. As soon as the faults stop all of it
-arrives, and all of it is acknowledged.
+arrives, and all of it is acknowledged. A stream that came back shorter than it was received may end the sourcing with a
+SourcePositionError instead, and gives its sequences to other messages.
 """
 
 from __future__ import annotations
@@ -17,15 +18,23 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.errors import SourcePositionError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.position import StreamPosition
+from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto.wire.frames import Pub
-from tests.client.pushing import ack_subject, heartbeat, info
+from tests.client.pushing import CREATED, heartbeat, info
 from tests.effort import examples
 from tests.stateful.pushed import Pushed
 
 WINDOW = 4  # deliveries without an answer after which the model asks for one
 FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+
+
+def time_of(number: int) -> str:
+    """When a message was published."""
+    return format_timestamp(CREATED + number)
 
 
 class Sourcing(Pushed):
@@ -34,20 +43,23 @@ class Sourcing(Pushed):
     @initialize(limit=st.integers(2, 12), stored=st.integers(0, 10), holes=st.booleans())
     def start(self, limit: int, stored: int, holes: bool) -> None:
         self.begin()
+        self.taken_seqs: list[int] = []
         self.limit = limit
         self.step = 2 if holes else 1
-        self.last = 0
+        self.last = self.published = 0
         self.pending: dict[int, int] = {}  # consumer sequence by stream sequence, 0 for not delivered
+        self.numbers: dict[int, int] = {}  # of the messages that the stream had, in the order of their publication
+        self.rolled_back = False
         self.consumer_seq = self.delivered_to = self.requests = 0
         self.floor = 0  # the highest consumer sequence that was acknowledged: what is not above it is ignored
         self.asked: str | None = None
         self.deliver = b"somebody"
         self.is_fragile = False  # somebody has reset the consumer, and its first delivery after that is under way
         self.starts = 0
-        self.start_at(0)
+        self.start_at(StreamPosition("S", 0))
         self.publish(stored)
 
-    def start_at(self, position: int) -> None:
+    def start_at(self, position: StreamPosition) -> None:
         """A process begins where the sink is."""
         self.starts += 1
         session = self.h.session
@@ -69,6 +81,8 @@ class Sourcing(Pushed):
         headers = Headers.parse(pub.header)
         consumer, stream = int(headers["Nats-Last-Consumer"]), int(headers["Nats-Last-Stream"])
         assert stream <= self.reader.position, "what is not stored was acknowledged"
+        lost = {seq for seq in self.pending if seq <= stream and self.numbers[seq] not in self.taken}
+        assert not lost, f"what is not stored was acknowledged: {lost}"
         if not self.is_fragile:
             assert consumer <= self.consumer_seq, "what was not delivered was acknowledged"
             assert stream <= self.delivered_to, "what was not delivered was acknowledged"
@@ -80,6 +94,10 @@ class Sourcing(Pushed):
     def answer(self, pub: Pub) -> None:
         if pub.subject.startswith(b"$JS.FC."):
             return self.acknowledge(pub)
+        if pub.subject == b"$JS.API.STREAM.INFO.S":
+            return self.reply(pub, self.stream_info())
+        if pub.subject == b"$JS.API.STREAM.MSG.GET.S":
+            return self.reply(pub, self.message(json.loads(pub.payload)))
         verb = pub.subject.decode().removeprefix("$JS.API.CONSUMER.").removesuffix(".S.C")
         if verb == "CREATE":
             wanted = json.loads(pub.payload)["config"]["deliver_subject"].encode()
@@ -91,6 +109,23 @@ class Sourcing(Pushed):
             self.reset()
         config = {"ack_policy": "flow_control", "deliver_subject": self.deliver.decode()}
         return self.reply(pub, info("C", config))
+
+    def stream_info(self) -> dict[str, Any]:
+        first = min(self.pending, default=self.last + 1)
+        state: dict[str, Any] = {"messages": len(self.pending), "bytes": 1, "first_seq": first, "last_seq": self.last}
+        if self.last:
+            state["last_ts"] = time_of(self.numbers[self.last])
+        config = {"name": "S", "retention": "workqueue"}
+        return {"config": config, "created": "2026-11-20T21:06:13Z", "state": state | {"consumer_count": 1}}
+
+    def message(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if "seq" in asked:
+            found = [seq for seq in self.pending if seq == asked["seq"]]
+        else:
+            found = [seq for seq in sorted(self.pending) if time_of(self.numbers[seq]) >= asked["start_time"]]
+        if not found:
+            return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+        return {"message": {"subject": "s.a", "seq": found[0], "time": time_of(self.numbers[found[0]])}}
 
     def reset(self) -> None:
         self.pending = dict.fromkeys(self.pending, 0)
@@ -112,7 +147,9 @@ class Sourcing(Pushed):
     def publish(self, count: int) -> None:
         for _ in range(count):
             self.last += self.step
+            self.published += 1
             self.pending[self.last] = 0
+            self.numbers[self.last] = self.published
 
     @rule(count=st.integers(1, 8))
     def push(self, count: int) -> None:
@@ -123,8 +160,9 @@ class Sourcing(Pushed):
             self.consumer_seq += 1
             self.pending[seq] = self.consumer_seq
             self.delivered_to = seq
-            reply = ack_subject("C", self.consumer_seq, seq)
-            self.send(b"s.a", reply, b"%d" % seq, via=self.deliver)
+            time = parse_timestamp(time_of(self.numbers[seq]))
+            reply = b"$JS.ACK.S.C.1.%d.%d.%d.0" % (seq, self.consumer_seq, time)
+            self.send(b"s.a", reply, b"%d" % self.numbers[seq], via=self.deliver)
             if waiting + 1 == WINDOW and self.asked is None:
                 self.ask()
 
@@ -139,8 +177,10 @@ class Sourcing(Pushed):
     @rule(data=st.data())
     def confirm(self, data: st.DataObject) -> None:
         position = self.reader.position
-        self.reader.confirm(data.draw(st.sampled_from([s for s in self.taken if s >= position])), self.h.now)
-        self.serve()
+        seqs = [seq for seq in self.taken_seqs if position <= seq <= self.reader.taken]
+        if seqs:
+            self.reader.confirm(data.draw(st.sampled_from(seqs)), self.h.now)
+            self.serve()
 
     @precondition(lambda self: self.under_way and not self.is_fragile)
     @rule(data=st.data(), what=st.sampled_from(["lose", "double", "swap"]))
@@ -172,23 +212,54 @@ class Sourcing(Pushed):
         self.lose()
         self.is_fragile = False
 
+    @rule(count=st.integers(0, 6), more=st.integers(0, 8), loses_link=st.booleans())
+    def come_back_shorter(self, count: int, more: int, loses_link: bool) -> None:
+        """The server ends, and comes back without its last messages, of which the client may have received some.
+
+        ``count``: how many of those. Its consumer goes on counting (FACTS.md F4.41).
+        """
+        if loses_link:
+            self.lose_link()
+        self.under_way.clear()
+        self.last = max(0, min(self.last, self.reader.received) - count * self.step)
+        self.pending = {seq: number for seq, number in self.pending.items() if seq <= self.last}
+        self.delivered_to = min(self.delivered_to, self.last)
+        self.rolled_back = True
+        self.publish(more)
+
     @rule()
     def begin_again(self) -> None:
         """The process ends, and another one begins at what the sink has: all that it took."""
         if self.taken and self.reader.phase.name != "ENDED":
             self.reader.unsubscribe(self.h.now)
             self.serve()
-            self.start_at(self.taken[-1])
+            seq, number = self.taken_seqs[-1], self.taken[-1]
+            self.start_at(StreamPosition("S", seq, None, parse_timestamp(time_of(number))))
 
     def reconnect(self) -> None:
         if self.h.session.connect_to is not None and not self.linked:
             self.linked = True
             self.h.connect()
 
+    def take(self, most: int) -> None:
+        """The sink takes messages, and knows their sequences."""
+        messages = self.reader.pop_many(most, self.h.now)
+        self.taken += [int(message.data) for message in messages]
+        self.taken_seqs += [message.metadata.sequence.stream for message in messages]
+        self.serve()
+
+    @rule(most=st.integers(1, 10))
+    def take_some(self, most: int) -> None:
+        self.take(most)
+
     @invariant()
     def in_order_and_once(self) -> None:
         if hasattr(self, "taken"):
-            assert self.taken == list(range(self.step, self.last + 1, self.step))[: len(self.taken)]
+            assert self.taken == sorted(set(self.taken))
+            last = self.taken[-1] if self.taken else 0
+            assert self.rolled_back or self.taken == [*range(1, last + 1)]
+            held = {self.numbers[seq] for seq in self.pending}
+            assert not {number for number in held if number < last}.difference(self.taken), "left out"
 
     def teardown(self) -> None:
         if not hasattr(self, "taken"):
@@ -200,14 +271,16 @@ class Sourcing(Pushed):
             self.beat()
             self.arrive(1000)
             self.take(1000)
-            if self.taken and self.taken[-1] > self.reader.position:
-                self.reader.confirm(self.taken[-1], self.h.now)
+            if self.taken and self.reader.position < self.reader.taken:
+                self.reader.confirm(self.reader.taken, self.h.now)
                 self.serve()
-            if not self.pending:
+            if not self.pending or self.reader.error is not None:
                 break
         self.in_order_and_once()
-        assert len(self.taken) * self.step == self.last
+        if self.rolled_back and isinstance(self.reader.error, SourcePositionError):
+            return
         assert not self.pending, (self.reader.phase, self.asked)
+        assert {self.numbers[seq] for seq in range(self.step, self.last + 1, self.step)} <= {*self.taken}
 
 
 Sourcing.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)

@@ -9,7 +9,8 @@ Rules:
 * What goes from the stream before it is read is data loss. A server takes a delivered message that goes for an
   acknowledgement of all before it (FACTS.md F4.40), so messages are counted.
 * The consumer is made for a query without a checkpoint. One that is gone later is data loss. So is one that has
-  acknowledged more than Spark has committed.
+  acknowledged more than Spark has committed. So is a stream that came back shorter under the driver.
+* A schedule is no row. It ends the query before it is acknowledged.
 
 Not here: flow control and its answers (``jsproto.client.consume.sourcing``), tasks (``source``, ``ranges``).
 """
@@ -34,7 +35,7 @@ from jsproto.api_errors import (
     ConsumerWQMultipleUnfilteredError,
 )
 from jsproto.client.consume.sourcing import unfit
-from jsproto.errors import Error
+from jsproto.errors import Error, SourcePositionError, SourceScheduleError
 from jsproto.errors import TimeoutError as NoAnswerError
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig
@@ -106,10 +107,14 @@ class ConsumerEnd:
         """Be the sourcing end, take what was delivered, and confirm what is up to ``since``.
 
         ``since``: up to where Spark has committed. None: there is no checkpoint, so the consumer says where to begin.
-        Raises: OptionError, DataLossError, SourceBusyError, or the errors of the connection.
+        Raises: OptionError, DataLossError, SourceBusyError, SourceScheduleError, or the errors of the connection.
         """
         source = self._source
         if source is None or source.error is not None:
+            if source is not None and isinstance(source.error, SourceScheduleError):
+                raise source.error
+            if source is not None and isinstance(source.error, SourcePositionError):
+                report_loss(self._options, str(source.error))
             self.leave()
             try:
                 source = self._claim(js, since)

@@ -8,12 +8,15 @@ Life:
 
 * The consumer is claimed: it is made to deliver to a subject of this machine alone. The server refuses that while
   another owner is subscribed. Then it is tried again, with growing pauses (``retry``).
+* The stream is looked up after a claim, if that is permitted.
 * It is reset with an empty body, so that it begins again after what is acknowledged. A reset to the position would
   leave orphans in a work queue. The subscription follows the answer: before it, messages would come twice.
-* A server that stops may keep messages in a work queue that were acknowledged (FACTS.md F4.28). So the stream is looked
-  up after a claim, if that is permitted, and the consumer reset to the first of them. They are passed over, and
-  acknowledged again. In a queue that is shared (``sourcing``) others may want them, and they are left.
+* A server that stops may keep messages in a work queue that were acknowledged (FACTS.md F4.28). The consumer is reset
+  to the first of them. They are passed over, and acknowledged again. In a queue that is shared (``sourcing``) others
+  may want them, and they are left.
 * What is not newer than what was received is passed over. It counts as stored as far as the sink has confirmed it.
+* So each claim proves the position first (``rules.position``): at the start that of the sink, later what was received.
+  Until that is done there is no subscription, and nothing is acknowledged. A user who may not look goes on unproven.
 
 Answers (FACTS.md F4.5, F4.6):
 
@@ -25,19 +28,23 @@ Answers (FACTS.md F4.5, F4.6):
 
 What goes wrong:
 
-* A number of the consumer that is missing: the consumer is reset, the first time at once and then after a pause.
+* A number of the consumer that is missing: the consumer is claimed again, the first time at once and then after a
+  pause. So it is after a message that is older than the one before: a stream that came back shorter looks like that.
 * Number 1 of a message that was acknowledged before the reset: it is late, and does not count as the first one.
 * Number 1, or a heartbeat before it, where another was expected: somebody else has reset it. It is not reset back. The
   numbers begin again, and what was received is passed over. What was skipped is an event.
 * Two heartbeats that wait for an answer which was given, or for one that nothing is left for: it was lost, or
-  ignored. The consumer is reset.
+  ignored. The consumer is claimed again.
 * No message and no heartbeat for three heartbeats: it is claimed again, which shows whether another owner has it.
 * The link is lost: it is claimed on the next link. Requests of the old link are forgotten, and the position stays.
-* The stream ends before the position, and has no other identity: this ends with SourcePositionError. What is stored
-  next would be taken for what the sink has.
+* The stream ends before the position, or has another message there: this ends with SourcePositionError. It came back
+  shorter than it was, and what is stored next would be taken for what the sink has. One answer is not enough for that:
+  the stream is looked up again after a pause (``ELECTION``), however long the first claim may last.
 * Another identity of the stream: it was made anew, and is read from its beginning. Before that, all that was received
   of the old one is to be confirmed, so that a sequence means one message only.
 * With ``within``, the first claim has so many seconds. Then this ends, with SourceBusyError if another owner is there.
+* A schedule, which is a message that stands for others: this ends with SourceScheduleError before it is handed on. A
+  work queue would delete it with the acknowledgement of whatever comes after it.
 * An API error that is no server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
 
 Not known to any subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
@@ -53,6 +60,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from jsproto.api_errors import (
@@ -65,6 +73,7 @@ from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
+    APIError,
     ConfigMismatchError,
     ConnectionClosedError,
     Error,
@@ -74,6 +83,7 @@ from jsproto.errors import (
     PermissionsViolationError,
     SourceBusyError,
     SourcePositionError,
+    SourceScheduleError,
     TimeoutError,
 )
 from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
@@ -81,10 +91,13 @@ from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
+from jsproto.grammar.copies import SCHEDULE_LINE
 from jsproto.grammar.headers import last_value
-from jsproto.grammar.jsack import jsack_sequences
+from jsproto.grammar.jsack import jsack_sequences, parse_jsack
+from jsproto.grammar.position import StreamPosition
 from jsproto.outbox import Outbox
 from jsproto.rules.delivery_log import DeliveryLog
+from jsproto.rules.position import LOOKS, NEGATIVE, PositionCheck, StreamFacts, Verdict
 from jsproto.rules.sequence_gaps import NO_PREFIX, SequenceGap
 from jsproto.rules.sourcing import SOURCING, SourcingPhase, SourcingStep
 from jsproto.ticket import Readable, Ticket
@@ -97,6 +110,7 @@ SOURCE_HEARTBEAT: Final = 1.0  # seconds; servers set it for every flow-control 
 STUCK_HEARTBEATS: Final = 2  # in a row that ask for what was answered: one may have crossed the answer
 IDENTITY: Final = b"Nats-Stream-Identity"
 _RACES: Final = (ConsumerNameExistError, ConsumerAlreadyExistsError, ConsumerDoesNotExistError)
+_HEADER: Final = itemgetter(2)  # of a message as it came
 _ASK_IDENTITY: Final = b"NATS/1.0\r\n%b: \r\n\r\n" % IDENTITY
 _ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
@@ -129,14 +143,16 @@ class SourcingConsumer(ResumingBuffer[D]):
     * ``phase``.
     * ``position``: the stream sequence up to which the sink has all.
     * ``identity``: that of the stream, as text of the server. None while unknown, or from servers before 2.15.
-    * ``resets``: how often something was wrong, so that the consumer had to be reset or claimed again.
+    * ``taken``: the stream sequence up to which the sink was handed all.
+    * ``resets``: how often something was wrong, so that the consumer had to be claimed again.
     * ``info``: the consumer, as the server described it last. None before.
+    * ``facts``: the stream, as it was at the last claim. None before, or if it may not be asked for.
     """
 
     __slots__ = (
-        "_acked", "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_last_seq", "_log",
-        "_look_up", "_next_identity", "_ready_by", "_requested", "_requests", "_stuck", "_taken", "identity", "info",
-        "phase", "position", "resets",
+        "_acked", "_answered", "_answered_subject", "_asked", "_check", "_config", "_is_told_busy", "_last_taken",
+        "_log", "_look_at", "_look_up", "_next_identity", "_ready_by", "_requested", "_requests", "_stuck", "facts",
+        "identity", "info", "phase", "position", "resets", "taken",
     )  # fmt: skip
 
     def __init__(
@@ -148,7 +164,7 @@ class SourcingConsumer(ResumingBuffer[D]):
         inbox: str,
         consumer: str,
         config: ConsumerConfig | None = None,
-        position: int = 0,
+        position: int | StreamPosition = 0,
         identity: str | None = None,
         within: float | None = None,
         now: float,
@@ -156,34 +172,33 @@ class SourcingConsumer(ResumingBuffer[D]):
     ) -> None:
         """Claim ``consumer``. ``config``: how to create it if it is not there. None: it must be there.
 
-        ``inbox``: a subject that nothing else uses, here and in other programs. ``position`` and ``identity``: what
-        the sink had when it last looked. ``within``: seconds for the first claim, None for no end. ``now``: monotonic
-        seconds. The other ``keywords``: see ``PushBuffer``.
+        ``inbox``: a subject that nothing else uses, here and in other programs. ``position``: what the sink has. With
+        a sequence alone, which has no witness, ``identity`` is that of the stream. ``within``: seconds for the first
+        claim, None for no end. ``now``: monotonic seconds. The other ``keywords``: see ``PushBuffer``.
 
         Raises:
-            LocalProtocolError: ``config`` has another ack policy or a deliver group, ``position`` is no sequence, or
-                ``identity`` is no text.
+            LocalProtocolError: ``config`` has another ack policy or a deliver group, ``position`` is no position in
+                this stream, or ``identity`` is no text.
         """
-        if type(position) is not int or position < 0:
-            raise LocalProtocolError(f"a position is a stream sequence, or 0, not {position!r:.100}")
-        if identity is not None and not isinstance(identity, str):
-            raise LocalProtocolError(f"an identity is text of the server, not {identity!r:.100}")
         if config is not None and (fields := unfit(config)):
             raise LocalProtocolError(f"a consumer that is sourced cannot have this {' and '.join(fields)}")
         patience = SOURCE_HEARTBEAT * HEARTBEATS_MISSED
         super().__init__(outbox, acker, api=api, inbox=inbox, consumer=consumer, patience=patience, now=now, **keywords)
         self._readable: ReadableWithNews = ReadableWithNews(outbox.completed)
+        known = _checked(position, identity, self.stream)
         self.phase = SourcingPhase.CLAIMING
-        self.position = position
-        self.identity = identity
+        self.position = self.taken = known.seq
+        self.identity = known.identity
         self.resets = 0
         self.info: ConsumerInfo | None = None
+        self.facts: StreamFacts | None = None
         self._deliver = f"{inbox}.d.m"
         self._look_up = api.stream_info(self.stream)
-        self._last_seq: int | None = None  # of the stream, when it was looked up
+        self._look_at = api.stream_msg_get(self.stream)
+        self._check = PositionCheck(known)  # what the next claim has to prove
+        self._last_taken = b""  # the reply subject of the last message that was taken
         self._config = config
-        self._floor = position
-        self._taken = position  # up to which the sink was handed all
+        self._floor = known.seq
         self._acked = 0  # stream sequence up to which all was acknowledged when the consumer was reset
         self._log = DeliveryLog()
         self._asked: bytes | None = None  # the request that is to be answered
@@ -210,22 +225,33 @@ class SourcingConsumer(ResumingBuffer[D]):
     @property
     def awaits_confirm(self) -> bool:
         """Whether the server waits for an answer, and what was received is all taken: only ``confirm`` can help."""
-        return self._asked is not None and not self.pending_msgs and self.position < self._taken
+        return self._asked is not None and not self.pending_msgs and self.position < self.taken
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether the server was told that all is stored which it has delivered since the last reset."""
-        return self._answered == self._log.consumer_seq
+        """Whether the server was told of all that is confirmed, as far as it has delivered it since the last reset."""
+        return self._answered == self._log.stored[0]
+
+    def position_of(self, message: ConsumerMsg) -> StreamPosition:
+        """Up to which message of the stream a sink has all that has stored ``message``."""
+        ack = message.metadata
+        return StreamPosition(self.stream, ack.sequence.stream, self.identity, ack.timestamp)
 
     def pop_many(self, most: int, now: float) -> list[D]:
-        """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored."""
+        """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored.
+
+        A schedule is not among them. It ends this.
+        """
         return self.acker.messages(self.pop_raws(most, now))
 
     def pop_raws(self, most: int, now: float) -> list[RawMsg]:
         """``pop_many``, for a sink that makes no object of each message. They are in the order of their sequences."""
         raws = self._take(most, now)
+        if raws and SCHEDULE_LINE in b"".join(filter(None, map(_HEADER, raws))):
+            raws = self._before_schedule(raws)
         if raws:
-            self._taken, _ = jsack_sequences(raws[-1][1])
+            self._last_taken = raws[-1][1]
+            self.taken, _ = jsack_sequences(self._last_taken)
         return raws
 
     def news(self) -> Ticket[None]:
@@ -244,9 +270,9 @@ class SourcingConsumer(ResumingBuffer[D]):
         Raises:
             LocalProtocolError: ``seq`` is below ``position``, or beyond what was taken.
         """
-        if not self.position <= seq <= self._taken:
+        if not self.position <= seq <= self.taken:
             raise LocalProtocolError(
-                f"{seq} cannot be confirmed: up to {self.position} it was, and up to {self._taken} messages were taken"
+                f"{seq} cannot be confirmed: up to {self.position} it was, and up to {self.taken} messages were taken"
             )
         self.position = seq
         self._answer()
@@ -265,7 +291,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             raise ConnectionClosedError(f"the sourcing of {self.consumer} has ended: {self.error}")
         self.confirm(position, now)
         self._buffer.clear()
-        self._floor = self._taken = position
+        self._floor = self.taken = position
         self._log = self._seen = DeliveryLog()
         if self.phase in (SourcingPhase.RUNNING, SourcingPhase.FULL):
             self._begin_again("the sink begins again", now)
@@ -282,6 +308,9 @@ class SourcingConsumer(ResumingBuffer[D]):
         if message.subject != self._answer_to:
             return  # to a request that was given up
         self._answer_to = b""
+        if self.phase is SourcingPhase.PROVING:
+            self._looked_at(message, now)
+            return
         if self._requested == self._look_up:
             self._looked(message, now)
             return
@@ -304,8 +333,10 @@ class SourcingConsumer(ResumingBuffer[D]):
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The consumer cannot be asked for, or nothing of it may be received or acknowledged."""
         ours = (self._requested, self._answered_subject.decode("utf-8", "replace"))
-        if violation.subject == self._look_up:
-            self._looked_in_vain(now)
+        if violation.subject in (self._look_up, self._look_at):
+            if self._answer_to and self._requested == violation.subject:
+                self._answer_to = b""
+                self._go_on_unproven(now)
         elif violation.operation == "subscribe" or violation.subject in ours:
             self._end(violation)
 
@@ -395,10 +426,10 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._answer()
 
     def _silent(self, first: bool, now: float) -> None:
-        self._begin_again(f"nothing came for {now - self._watch.heard_at:g} s", now, is_mine=False)
+        self._begin_again(f"nothing came for {now - self._watch.heard_at:g} s", now)
 
     def _refused(self, error: Error, now: float) -> None:
-        self._begin_again(str(error), now, is_mine=False)
+        self._begin_again(str(error), now)
 
     def _overflow(self, size: int, now: float) -> None:
         super()._overflow(size, now)
@@ -410,7 +441,7 @@ class SourcingConsumer(ResumingBuffer[D]):
     def _after_taking(self, taken: list[RawMsg], now: float) -> None:
         if self.phase is SourcingPhase.FULL and not self._half_full():
             self._full = False
-            self._begin_again("the buffer was full", now, is_mine=False)
+            self._begin_again("the buffer was full", now)
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.SOURCE_CLAIM:
@@ -419,8 +450,6 @@ class SourcingConsumer(ResumingBuffer[D]):
             where = (self.stream, self.consumer)
             late = TimeoutError("consumer {1} of stream {0} could not be claimed in time".format(*where))
             self._end(SourceBusyError(*where) if self._is_told_busy else late)
-        elif self._requested == self._look_up:
-            self._looked_in_vain(now)
         else:
             self._failed(TimeoutError(f"no answer from {self._requested} within {ANSWER_WITHIN:g} s"), now)
 
@@ -445,8 +474,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._outbox.flush()
             if stored is not None:
                 self._answered, _ = stored
-                if self.is_acknowledged:
-                    self.wake()
+                self.wake()
         self._answered_subject, self._asked = self._asked, None
 
     # -- claims and resets ---------------------------------------------------------------------------------------------
@@ -463,10 +491,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._end(ConfigMismatchError(self.stream, self.consumer, fields))
         elif info.config.deliver_subject == self._deliver:
             self._is_told_busy = False
-            if self.position or (info.ack_floor.stream_seq and not info.config.sourcing):
-                self._request(self._look_up, b"", None, now)
-            else:
-                self._reset(now)
+            self._request(self._look_up, b"", None, now)
         else:
             self._ask_for(info.config, "update", now)
 
@@ -474,20 +499,38 @@ class SourcingConsumer(ResumingBuffer[D]):
         """The stream was looked up: reset the consumer, to its first message if that is left over."""
         try:
             found = StreamInfo.from_json(self._body(answer, f"stream {self.stream}"))
-        except Error:
-            self._reset(now)
+        except Error as error:
+            self._not_looked(error, now)
             return
-        self._last_seq = found.state.last_seq
+        self.facts = StreamFacts.of(found)
         assert self.info is not None  # the stream is looked up after it
         first = found.state.first_seq
         is_left = found.state.messages and first <= self.info.ack_floor.stream_seq
         is_mine = found.config.retention == "workqueue" and not self.info.config.sourcing
         self._reset(now, first if is_left and is_mine else None)
 
-    def _looked_in_vain(self, now: float) -> None:
-        """The stream may not be looked up, or nobody answers."""
-        if self._answer_to and self._requested == self._look_up:
-            self._answer_to, self._last_seq = b"", None
+    def _looked_at(self, answer: Msg, now: float) -> None:
+        """A message was looked up, for the proof of the position."""
+        try:
+            verdict = self._check.answer(answer.payload, now)
+        except Error as error:
+            self._not_looked(error, now)
+        else:
+            self._judged(verdict, now)
+
+    def _not_looked(self, error: Error, now: float) -> None:
+        """There was an answer, and it says nothing of the stream."""
+        if isinstance(error, APIError) and not stays(error):
+            self._failed(error, now)
+        else:
+            self._go_on_unproven(now)
+
+    def _go_on_unproven(self, now: float) -> None:
+        """Nothing is said about the stream, or about the message at the position."""
+        if self.phase is SourcingPhase.PROVING:
+            self._judged(self._check.unanswered(), now)
+        else:
+            self.facts = None
             self._reset(now)
 
     def _ask_for(self, config: ConsumerConfig, action: str, now: float) -> None:
@@ -524,14 +567,44 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._outbox.rearm(self)
             self._end_hold(now)
             return
-        if self._last_seq is not None and self._last_seq < self.position:
-            self._end(SourcePositionError(self.stream, self.position, self._last_seq))
-            return
         self.identity = identity or self.identity
+        if self.facts is None:
+            self._judged(self._check.unanswered(), now)
+        else:
+            self._judged(self._check.state(replace(self.facts, identity=identity), now), now)
+
+    def _judged(self, verdict: Verdict, now: float) -> None:
+        """The stream's answers say this about the position. Nothing is subscribed to yet."""
+        if verdict in LOOKS:
+            self._step(SourcingStep.PROVE)
+            self._request(self._look_at, self._check.question(), None, now)
+        elif verdict is Verdict.ASK_AGAIN:
+            self._doubt(now)
+        elif verdict in NEGATIVE:
+            assert self.facts is not None  # which say so
+            self._end(SourcePositionError(self.stream, self._check.position.seq, self.facts.last_seq))
+        else:
+            self._run(verdict, now)
+
+    def _doubt(self, now: float) -> None:
+        """Claim it again later: one answer is not enough to end."""
+        again_at = self._check.again_at
+        assert again_at is not None  # the verdict says so
+        if self._ready_by is not None:
+            self._ready_by = max(self._ready_by, again_at + ANSWER_WITHIN)
+        self._tell_reset(f"what stream {self.stream} says of message {self._check.position.seq} is to be asked twice")
+        self._pause_until(again_at)
+
+    def _run(self, verdict: Verdict, now: float) -> None:
+        """The position is proved, or cannot be: subscribe."""
+        assert self.info is not None  # the consumer was reset
         self._floor = self.received
-        self._acked = info.ack_floor.stream_seq
-        if self._acked > self._floor:
-            self._outbox.emit(SourceSkipped(self.stream, self.consumer, self._floor + 1, self._acked))
+        self._acked = gone = self.info.ack_floor.stream_seq
+        if verdict is Verdict.DROPPED and self._floor and not self.info.config.filters:
+            assert self.facts is not None  # which say so
+            gone = max(gone, self.facts.first_seq - 1)
+        if gone > self._floor:
+            self._outbox.emit(SourceSkipped(self.stream, self.consumer, self._floor + 1, gone))
         self._log = self._seen = DeliveryLog()
         self._answered = self._stuck = 0
         self._sid = self._outbox.subscribe(self._deliver, self)
@@ -547,22 +620,23 @@ class SourcingConsumer(ResumingBuffer[D]):
         if self.phase is SourcingPhase.HOLDING and self.position >= self.received:
             self._outbox.emit(StreamRecreated(self.stream, self.received))
             self.identity = self._next_identity
-            self.position = self._taken = self._floor = self._log.stream_seq = 0
+            self.position = self.taken = self._floor = self._log.stream_seq = 0
+            self._check, self._last_taken = PositionCheck(StreamPosition(self.stream, 0, self.identity)), b""
             self._claim(now)
 
-    def _begin_again(self, reason: str, now: float, *, is_mine: bool = True) -> None:
-        """Begin again: reset the consumer if it ``is_mine``, else claim it first. A second attempt has to wait."""
-        self._drop()
-        self.resets += 1
-        self._outbox.emit(SourceReset(self.stream, self.consumer, self.position, reason))
+    def _begin_again(self, reason: str, now: float) -> None:
+        """Claim the consumer again. A second attempt has to wait."""
+        self._tell_reset(reason)
         if self._has_tried:
             self._pause(now)
-        elif is_mine and self.phase is SourcingPhase.RUNNING:
-            self._has_tried = True
-            self._reset(now)
         else:
             self._has_tried = True
             self._claim(now)
+
+    def _tell_reset(self, reason: str) -> None:
+        self._drop()
+        self.resets += 1
+        self._outbox.emit(SourceReset(self.stream, self.consumer, self.position, reason))
 
     def _failed(self, error: Error, now: float) -> None:
         """A claim or a reset failed."""
@@ -578,20 +652,45 @@ class SourcingConsumer(ResumingBuffer[D]):
     def _pause(self, now: float) -> None:
         pause = self._backoff.failed(now)
         assert pause is not None  # this series never gives up
+        self._pause_until(now + pause)
+
+    def _pause_until(self, time: float) -> None:
         self._step(SourcingStep.PAUSE)
-        self._timers.set(Timer.SOURCE_CLAIM, now + pause)
+        self._timers.set(Timer.SOURCE_CLAIM, time)
         self._outbox.rearm(self)
 
     def _drop(self) -> None:
-        """Leave the subscription, and the requests that came by it."""
+        """Leave the subscription, and the requests that came by it. The next claim proves what came by it."""
+        self._note_received()
         self._answer_to, self._answered_subject, self._asked = b"", b"", None
         self._leave()
         self._limit_claim()
+
+    def _note_received(self) -> None:
+        """What was received last is the position from now on, if it has a time."""
+        reply = self._buffer.raws[-1][1] if self._buffer else self._last_taken
+        try:
+            last = parse_jsack(reply)
+        except NotJSMessageError:
+            return
+        if last.sequence.stream > self._check.position.seq:
+            self._check = PositionCheck(
+                StreamPosition(self.stream, last.sequence.stream, self.identity, last.timestamp)
+            )
 
     def _limit_claim(self) -> None:
         if self._ready_by is not None:
             self._timers.set(Timer.SOURCE_READY, self._ready_by)
             self._outbox.rearm(self)
+
+    def _before_schedule(self, raws: list[RawMsg]) -> list[RawMsg]:
+        """Those of the messages that come before a schedule, which ends this."""
+        place = next(place for place, raw in enumerate(raws) if SCHEDULE_LINE in (raw[2] or b""))
+        subject, reply, _, _ = raws[place]
+        seq, _ = jsack_sequences(reply)
+        self._buffer.clear()
+        self._end(SourceScheduleError(self.stream, seq, subject.decode("utf-8", "surrogateescape")))
+        return raws[:place]
 
     def _end(self, error: Error) -> None:
         if self.phase is SourcingPhase.ENDED:
@@ -603,6 +702,19 @@ class SourcingConsumer(ResumingBuffer[D]):
 
     def _step(self, step: SourcingStep) -> None:
         self.phase = SOURCING[self.phase, step] or self.phase
+
+
+def _checked(position: int | StreamPosition, identity: str | None, stream: str) -> StreamPosition:
+    """The position of a sink in a stream. LocalProtocolError."""
+    if isinstance(position, StreamPosition):
+        if position.stream != stream or identity not in (None, position.identity):
+            raise LocalProtocolError(f"{bytes(position)!r:.200} is no position in stream {stream}, identity {identity}")
+        return position
+    if type(position) is not int or position < 0:
+        raise LocalProtocolError(f"a position is a StreamPosition or a stream sequence, not {position!r:.100}")
+    if identity is not None and not isinstance(identity, str):
+        raise LocalProtocolError(f"an identity is text of the server, not {identity!r:.100}")
+    return StreamPosition(stream, position, identity)
 
 
 def unfit(config: ConsumerConfig) -> list[str]:

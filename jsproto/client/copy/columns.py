@@ -1,6 +1,7 @@
 """What a consumer delivered, as messages to publish: with the origin of each in its header block, and a fence.
 
 * A copy has its original's subject after a prefix, its payload, and the headers that ``grammar.copies`` keeps.
+* Each origin has a witness, so that the last copy in the target proves what the target has.
 * The fence is the sequence that the target's last message must have, in a header of each copy. A target that somebody
   else has written to refuses the copy.
 * Messages of a consumer come in ascending order of their sequences.
@@ -20,7 +21,7 @@ from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.copies import COPY_SOURCE, kept_lines, kept_lines_of_all, origin_parts
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import FIRST_LINE, Headers
-from jsproto.grammar.jsack import jsack_sequences
+from jsproto.grammar.jsack import jsack_sequences, jsack_times
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SEQUENCE
 from jsproto.wire.bulk_encoder import HeaderLines, all_equal, encode_counting, pub_head
 from jsproto.wire.frames import RawMsg
@@ -73,7 +74,7 @@ class CopyForm:
 class CopyColumns(MessageColumns):
     """Copies of messages that follow each other in a consumer, with the fence."""
 
-    __slots__ = ("_after", "_before", "_expected", "_form", "_more", "_origin", "_raws", "seqs")
+    __slots__ = ("_after", "_before", "_between", "_expected", "_form", "_more", "_origin", "_raws", "seqs")
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class CopyColumns(MessageColumns):
 
         ``expected``: the last sequence of the target, before the first of these is stored.
         """
-        before, after = origin_parts(*origin)
+        before, self._between, after = origin_parts(*origin)
         self._form = form
         self._origin = origin
         self._raws = raws
@@ -95,7 +96,8 @@ class CopyColumns(MessageColumns):
         self._expected = expected
         self._before = b"\r\n%b: %b" % (COPY_SOURCE.encode(), before)
         self._after = after + b"\r\n\r\n"
-        self._more = len(FIRST_LINE) + len(_FENCE) + len(self._before) + len(self._after) + 2 * MAX_DIGITS
+        parts = (FIRST_LINE, _FENCE, self._before, self._between, self._after)
+        self._more = sum(map(len, parts)) + 3 * MAX_DIGITS
 
     @property
     def subjects(self) -> Sequence[str]:
@@ -117,31 +119,34 @@ class CopyColumns(MessageColumns):
 
         ``largest`` is for headers and payload together. CopyTargetError: the target does not take a subject.
         """
-        subjects, _, headers, payloads = zip(*self._raws, strict=True) if self._raws else ((), (), (), ())
+        subjects, replies, headers, payloads = zip(*self._raws, strict=True) if self._raws else ((), (), (), ())
         seqs, count, sizes = self.seqs, len(payloads), [*map(len, payloads)]
         is_plain, more = headers.count(None) == count, self._more
         whole = sizes if is_plain else [size + len(header or b"") for size, header in zip(sizes, headers, strict=True)]
         control = len(reply[0]) + len(reply[1]) + max(map(len, subjects), default=0) + _LINE
         if max(whole, default=0) + more > largest or sum(whole) + count * (more + control) > most:
             count = self._fitting(largest, most, control)
-            subjects, headers, payloads = subjects[:count], headers[:count], payloads[:count]
+            subjects, replies = subjects[:count], replies[:count]
+            headers, payloads = headers[:count], payloads[:count]
             seqs, sizes, is_plain = seqs[:count], sizes[:count], headers.count(None) == count
         if not count:
             return 0, b""
         lines = self._form.lines(subjects)
+        times = jsack_times(replies)
         if seqs[-1] - seqs[0] == count - 1:
             kept = None
             if not is_plain:
                 each_kept = kept_lines_of_all(headers, keep_ttl=self._form.keeps_ttl)
                 kept = HeaderLines((each_kept,), [*map(len, each_kept)])
-            block = (_FENCE, self._before, self._after)
-            pieces = encode_counting(reply, first, lines, block, (self._expected, seqs[0]), sizes, payloads, kept)
+            block = (_FENCE, self._before, self._between, self._after)
+            firsts = (self._expected, seqs[0])
+            pieces = encode_counting(reply, first, lines, block, firsts, times, sizes, payloads, kept)
             return count, b"".join(pieces)
         before, after = reply
         frames = []
         each = [lines] * count if isinstance(lines, bytes) else lines
         for place, (line, header, payload) in enumerate(zip(each, headers, payloads, strict=True)):
-            block_of_one = self._block(place, header)
+            block_of_one = self._block(place, header, times[place])
             size = len(block_of_one)
             sizes_of_one = (first + place, after, size, size + len(payload))
             frames.append(b"H%b%b%d%b %d %d\r\n%b%b\r\n" % (line, before, *sizes_of_one, block_of_one, payload))
@@ -161,11 +166,10 @@ class CopyColumns(MessageColumns):
             count += 1
         return count
 
-    def _block(self, place: int, header: bytes | None) -> bytes:
+    def _block(self, place: int, header: bytes | None, time: bytes) -> bytes:
         """The header block of one copy."""
-        lines = self._form.kept(header)
-        fence = self._expected + place
-        return b"%b%b%b%d%b%d%b" % (FIRST_LINE, lines, _FENCE, fence, self._before, self.seqs[place], self._after)
+        fence = b"%b%b%b%d" % (FIRST_LINE, self._form.kept(header), _FENCE, self._expected + place)
+        return b"%b%b%d%b%b%b" % (fence, self._before, self.seqs[place], self._between, time, self._after)
 
     def __len__(self) -> int:
         return len(self._raws)
@@ -180,10 +184,10 @@ class CopyColumns(MessageColumns):
             start, _, step = place.indices(len(self._raws))
             assert step == 1  # whoever cuts a run takes the next part of it
             return CopyColumns(self._form, self._origin, self._raws[place], self.seqs[place], self._expected + start)
-        subject, _, header, payload = self._raws[place]
+        subject, reply, header, payload = self._raws[place]
         text = self._form.subject(subject)
         self._form.lines((subject,))  # which checks it
-        return text, payload, Headers.parse(self._block(place, header))
+        return text, payload, Headers.parse(self._block(place, header, *jsack_times([reply])))
 
 
 def sequences_of(raws: Sequence[RawMsg]) -> Sequence[int]:

@@ -6,6 +6,8 @@
 * By atomic batches, a batch is stored with the marker that says up to where, or not at all.
 * Each copy, or each marker, is refused if something else was stored in between: by another copy, or by bytes of an
   earlier one that were under way. Then the target is looked up again.
+* A run that ends has a goal: the last message that the source had when it began. What is published later is no part of
+  it, so that it ends under traffic.
 * After ``MAX_FENCES`` such refusals in a row, with nothing stored meanwhile, somebody else is at work.
 
 Not here: what waits (the drivers), what the target has at first (``target``).
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.backoff import Backoff
@@ -38,13 +40,19 @@ from jsproto.errors import (
 from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.grammar.copies import UNFILTERED, CopyOrigin
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.jsack import parse_jsack
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE
 from jsproto.wire.frames import RawMsg
+
+if TYPE_CHECKING:
+    from jsproto.client.consume.sourcing import SourcingConsumer
 
 LINGER: Final = 0.05  # seconds: so long a batch stays open for the next message
 ACK_WAIT: Final = 1.0  # seconds for an acknowledgement that is due
 MAX_ATOMIC: Final = 999  # copies in an atomic batch: the marker is one more
 MAX_FENCES: Final = 5
+SETTLE_WITHIN: Final = 3.0  # seconds; a server asks after one without messages
 _FIRST_PAUSE: Final = 0.1  # seconds
 _LONGEST_PAUSE: Final = 5.0
 _SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
@@ -71,7 +79,8 @@ class Copier:
     Attributes:
         stream: the name of the source.
         target: the name of the target.
-        origin: the message up to which all is stored in the target. None: nothing is.
+        position: the stream sequence up to which all is stored in the target. 0: nothing is.
+        identity: that of the stream which the copies are of. None: it is not known.
     """
 
     def __init__(self, stream: str, target: CopyTarget, prefix: str = "", filters: str = UNFILTERED) -> None:
@@ -84,12 +93,13 @@ class Copier:
         self._filters = filters
         self.stream = stream
         self.target = target.name
-        self.origin = target.origin
+        stored = target.position(stream)
+        self.position, self.identity = stored.seq, stored.identity
         self._form = CopyForm(prefix, target.check, keeps_ttl=target.keeps_ttl)
         self._last_seq = target.last_seq  # of the target, or of its marker, once all that was sent is stored
-        self._identity: str | None = None
-        self._marked: CopyOrigin | None = None  # what the marker of the batch says
+        self._marked = stored  # what the marker of the batch says
         self._sent: deque[tuple[int, Sequence[int]]] = deque()  # batch sequence of the last one, stream sequences
+        self._identity = stored.identity  # of the stream that the messages of the batch are of
         self._sequence = 0  # in the batch
         self._acked = 0  # in the batch
         self._stored = 0
@@ -103,16 +113,6 @@ class Copier:
         """How many copies were acknowledged since the last call."""
         stored, self._stored = self._stored, 0
         return stored
-
-    @property
-    def position(self) -> int:
-        """The stream sequence up to which all is stored. 0: nothing is."""
-        return 0 if self.origin is None else self.origin.seq
-
-    @property
-    def identity(self) -> str | None:
-        """The identity of the stream that the copies are of. None: it is not known."""
-        return None if self.origin is None else self.origin.identity
 
     # -- fast ingest ---------------------------------------------------------------------------------------------------
 
@@ -143,8 +143,7 @@ class Copier:
             first = last - len(seqs)
             if count <= first:
                 break
-            seq = seqs[min(count, last) - first - 1]
-            self.origin = CopyOrigin(self.stream, seq, self._filters, self._identity)
+            self.position, self.identity = seqs[min(count, last) - first - 1], self._identity
             if count < last:
                 break
             sent.popleft()
@@ -185,15 +184,16 @@ class Copier:
                 messages.append((text, payload, Headers.parse(b"NATS/1.0\r\n%b\r\n" % lines)))
             else:
                 messages.append((text, payload))
-        origin = CopyOrigin(self.stream, sequences_of(raws[-1:])[0], self._filters, identity)
+        last = parse_jsack(raws[-1][1])
+        self._marked = StreamPosition(self.stream, last.sequence.stream, identity, last.timestamp)
         fence = Headers({EXPECTED_LAST_SUBJECT_SEQUENCE: str(self._last_seq)})
-        messages.append((marker, bytes(origin), fence))
-        self._marked, self._sequence = origin, len(raws)
+        messages.append((marker, bytes(CopyOrigin(self._marked, self._filters)), fence))
+        self._sequence = len(raws)
         return messages
 
     def committed_marker(self, seq: int) -> int:
         """The batch of ``batch`` is stored, and its marker has the sequence ``seq``. Returns ``position``."""
-        self.origin, self._last_seq = self._marked, seq
+        self.position, self.identity, self._last_seq = self._marked.seq, self._marked.identity, seq
         self._stored += self._sequence
         self._sequence = 0
         return self.position
@@ -231,9 +231,34 @@ class CopyRetry:
         return pause
 
 
-def is_drained(info: ConsumerInfo) -> bool:
-    """Whether a consumer has delivered all that there is, and heard that it is stored."""
-    return not (info.num_pending or info.num_ack_pending)
+class CopyGoal:
+    """Where a run ends, from the first time that it is asked for.
+
+    Of a stream that is made anew meanwhile, that is the end which the new one has then.
+    """
+
+    def __init__(self) -> None:
+        self._identity: str | None = None
+        self._seq: int | None = None
+        self._late_at: float | None = None
+
+    def is_reached(self, source: SourcingConsumer[Any]) -> bool:
+        """Whether the sink has taken what the stream had. Never, where the stream may not be asked for."""
+        if source.facts is not None and (self._seq is None or self._identity != source.identity):
+            self._identity, self._seq = source.identity, source.facts.last_seq
+        return self._seq is not None and source.taken >= self._seq
+
+    def is_settled(self, source: SourcingConsumer[Any], info: ConsumerInfo) -> bool:
+        """Whether the consumer has heard that this is stored, or that there is nothing more. ``info``: as it is now."""
+        if not (info.num_pending or info.num_ack_pending or source.pending_msgs):
+            return True
+        return self.is_reached(source) and info.ack_floor.stream_seq >= (self._seq or 0)
+
+    def gives_up(self, source: SourcingConsumer[Any], now: float) -> bool:
+        """Whether to wait no longer for the consumer to ask: it does not while messages come, one after the other."""
+        if self._late_at is None and source.received > (self._seq or 0):
+            self._late_at = now + SETTLE_WITHIN
+        return self._late_at is not None and now >= self._late_at
 
 
 def is_fence(error: BaseException | None) -> bool:

@@ -21,6 +21,7 @@ from jsproto.errors import CopyTargetError, LocalProtocolError, MessageNotFoundE
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.copies import CopyOrigin, origin_of, parse_origin
 from jsproto.grammar.fields import checked_word
+from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name, check_subject, matches
 from jsproto.ticket import Ticket
@@ -52,6 +53,10 @@ class CopyTarget:
     last_seq: int
     origin: CopyOrigin | None
     keeps_ttl: bool
+
+    def position(self, stream: str) -> StreamPosition:
+        """Up to which message of ``stream`` it has all."""
+        return StreamPosition(stream, 0) if self.origin is None else self.origin.position
 
     def check_filters(self, filters: str) -> None:
         """Raise CopyTargetError if it has copies by a consumer with other filters (``grammar.copies.filter_text``)."""
@@ -94,8 +99,8 @@ def find_target(
         if origin is None:
             what = "the last message" if marker is None else f"the last message of {marker}"
             raise CopyTargetError(name, f"{what}, {last.seq}, is not from a copy")
-        if origin.stream != source:
-            raise CopyTargetError(name, f"it has copies of the stream {origin.stream}")
+        if origin.position.stream != source:
+            raise CopyTargetError(name, f"it has copies of the stream {origin.position.stream}")
     last_seq = info.state.last_seq if marker is None else 0 if last is None else last.seq
     return CopyTarget(name, tuple(info.config.subjects or (name,)), last_seq, origin, bool(info.config.allow_msg_ttl))
 

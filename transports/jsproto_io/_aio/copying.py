@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jsproto.api_errors import ConsumerNotFoundError
-from jsproto.client.copy.copier import ACK_WAIT, LINGER, Copier, CopyStep, Taken, is_drained
+from jsproto.client.copy.copier import ACK_WAIT, LINGER, Copier, CopyStep, Taken
 from jsproto.client.copy.target import CopyDelivery
 from jsproto.errors import BatchError, Error, TimeoutError
 from jsproto.grammar.consumer import ConsumerConfig
@@ -21,7 +21,7 @@ from jsproto_io._state.copying import StreamCopyBase
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection, FastPublisher, JetStream
 
-DRAINED_EVERY: Final = 0.5  # seconds between two questions whether a consumer has anything left
+SETTLED_EVERY: Final = 0.5  # seconds between two questions whether a consumer has all that it waits for
 
 
 class StreamCopy(StreamCopyBase):
@@ -48,14 +48,17 @@ class StreamCopy(StreamCopyBase):
         """Copy until ``stop()``, or an error that stays. What passes by is waited for (event CopyRestarted).
 
         Args:
-            until_caught_up: return once the consumer has nothing left, and has heard that all is stored.
+            until_caught_up: return once all is stored that the source had when the run began, whatever is published
+                meanwhile. Without traffic the consumer has heard of that by then. With traffic it is waited for up to
+                3 s, and what it has not heard of stays in a work queue until the next run.
 
         Returns:
             How many copies were acknowledged meanwhile.
 
         Raises:
             CopyTargetError: the target cannot be copied to, or is not a copy of this stream by the consumer's filters.
-            SourcePositionError: the source ends before the position of the target.
+            SourcePositionError: the source came back shorter, and has other messages than the target has copies of.
+            SourceScheduleError: a message of the source is a schedule.
             CopyFencedError: another program writes to the target.
             SourceBusyError: another program sources from the consumer.
             ConsumerNotFoundError: there is no such consumer, and no ``config``.
@@ -94,7 +97,7 @@ class StreamCopy(StreamCopyBase):
             found = self._config
         copier = self._begin(target, found)
         source = await self._js.source(
-            self.stream, self.consumer, config=self._config, position=copier.position, identity=copier.identity,
+            self.stream, self.consumer, config=self._config, position=target.position(self.stream),
             timeout=self._limit,
         )  # fmt: skip
         async with source:
@@ -134,25 +137,25 @@ class StreamCopy(StreamCopyBase):
         self._stored(copier, source._core)
 
     async def _first(self, source: SourcingSubscription) -> Taken:
-        """Wait for messages. None come after ``stop``, or when the consumer has none left."""
-        connection, core = self._connection, source._core
+        """Wait for messages. None come when the run is to end."""
+        connection, core, goal = self._connection, source._core, self._goal
         while True:
             taken, news = connection._call(partial(self._take_or_wait, core))
             if news is None:
                 return taken
-            if self._until_caught_up and core.is_acknowledged:
+            if goal is not None and core.is_acknowledged:
                 info = await self._js.consumer_info(self.stream, self.consumer)
-                if is_drained(info) and not core.pending_msgs:
+                if goal.is_settled(core, info):
                     return taken
             with suppress(TimeoutError):
-                await connection._wait(news, DRAINED_EVERY if self._until_caught_up else None)
+                await connection._wait(news, None if goal is None else SETTLED_EVERY)
 
     async def _more(self, copier: Copier, source: SourcingSubscription, batch: FastPublisher) -> Taken:
         """The next messages of the batch. Empty: it is time for the commit."""
         connection, core, waited = self._connection, source._core, False
         while True:
             taken = connection._call(partial(self._take, core))
-            if taken.raws or self._stopped:
+            if taken.raws or self._is_over(core):
                 return taken
             acked = batch.acked
             step = self._next_step(copier, core, batch._core, acked, waited=waited)

@@ -14,6 +14,7 @@ from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAUL
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.position import StreamPosition
 from jsproto_io._blocking.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._blocking.extras import call_back
 from jsproto_io._blocking.taking import Iterates
@@ -37,7 +38,7 @@ class Sources:
         consumer: str,
         *,
         config: ConsumerConfig | None = None,
-        position: int = 0,
+        position: int | StreamPosition = 0,
         identity: str | None = None,
         timeout: Timeout | None = None,
         pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
@@ -47,14 +48,16 @@ class Sources:
 
         Its deliver subject is changed, so that it delivers here. While another program is at work the server refuses
         that, and it is tried again. Events of the connection tell what happens: SourceBusy, SourceReset, SourceSkipped,
-        StreamRecreated.
+        StreamRecreated. A schedule is not handed out: SourceScheduleError.
 
         Args:
             stream: the stream's name.
             consumer: the consumer's name.
             config: the configuration to create it with, if it is not there. None: it must be there.
-            position: the stream sequence up to which the sink has stored all. 0: nothing.
-            identity: that of the stream which the sink knows. Of another stream all is copied from its beginning.
+            position: up to where the sink has stored all, as ``position_of`` the last message. 0: nothing. With a
+                sequence alone a stream that came back shorter is noticed only until it has grown beyond.
+            identity: that of the stream which the sink knows, beside a sequence alone. Of another stream all is copied
+                from its beginning.
             timeout: seconds, or a timedelta, in which the consumer must deliver here. None: that of ``jetstream()``.
             pending_msgs_limit: messages that may wait to be taken.
             pending_bytes_limit: bytes that may wait to be taken.
@@ -62,6 +65,8 @@ class Sources:
         Raises:
             ConsumerNotFoundError: there is no such consumer, and no ``config``.
             SourceBusyError: another program is at work until the time is over.
+            SourcePositionError: the stream came back shorter, and has other messages up to the position. Two answers,
+                4 s apart, are to say so, however short ``timeout`` is. A user who may not ask is not told.
             ConfigMismatchError: the consumer has another ack policy, or a deliver group.
             APIError: the server refuses.
             TimeoutError: the server does not answer.

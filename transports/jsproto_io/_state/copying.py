@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.copy.copier import MAX_ATOMIC, Copier, CopyRetry, CopyStep, Taken
+from jsproto.client.copy.copier import MAX_ATOMIC, Copier, CopyGoal, CopyRetry, CopyStep, Taken
 from jsproto.client.copy.target import CopyDelivery, CopyTarget, check_copy
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.events import CopyRestarted
@@ -59,10 +59,11 @@ class StreamCopyBase:
         self._restarts = 0
         self._source = None
         self._copier: Copier | None = None
-        self._confirmed: object = None  # the origin that was confirmed last
+        self._confirmed: tuple[int, str | None] = (0, None)  # position and identity that were confirmed last
         self._last: RawMsg | None = None  # the message that was taken last
         self._retry = CopyRetry(self.target)
-        self._is_running = self._stopped = self._until_caught_up = False
+        self._goal: CopyGoal | None = None  # of a run that ends
+        self._is_running = self._stopped = False
 
     def __repr__(self) -> str:
         state = f"{'at work' if self._is_running else 'not running'}, {self._copied} copied, position {self.position}"
@@ -126,36 +127,47 @@ class StreamCopyBase:
     def _begin_run(self, until_caught_up: bool) -> None:
         if self._is_running:
             raise LocalProtocolError("this copy is run already: another object can copy at the same time")
-        self._is_running, self._stopped, self._until_caught_up = True, False, until_caught_up
+        self._is_running, self._stopped = True, False
+        self._goal = CopyGoal() if until_caught_up else None
 
     def _end_run(self) -> None:
         self._is_running = self._stopped = False
 
     def _begin(self, target: CopyTarget, consumer: ConsumerConfig) -> Copier:
         self._copier = copier = Copier(self.stream, target, self._prefix, filter_text(consumer.filters))
-        self._confirmed, self._last = copier.origin, None
+        self._confirmed, self._last = (copier.position, copier.identity), None
         return copier
 
     def _take(self, source: SourcingConsumer[Any], now: float) -> Taken:
-        """The messages that are there. None are there after ``stop``."""
-        raws = [] if self._stopped else source.pop_raws(ALL if self._marker is None else MAX_ATOMIC, now)
+        """The messages that are there. None are there when the run is to end."""
+        raws = [] if self._is_over(source) else source.pop_raws(ALL if self._marker is None else MAX_ATOMIC, now)
         if raws:
             self._last = raws[-1]
         return Taken(raws, source.identity)
 
     def _take_or_wait(self, source: SourcingConsumer[Any], now: float) -> tuple[Taken, Ticket[None] | None]:
-        """``_take``. Without any, the ticket to wait for, but not after ``stop``."""
+        """``_take``. Without any, the ticket to wait for, until nothing is waited for any more."""
         taken = self._take(source, now)
-        return taken, None if taken.raws or self._stopped else source.news()
+        if taken.raws or self._stopped:
+            return taken, None
+        if self._goal is None or not self._goal.is_reached(source):
+            return taken, source.news()
+        if self._goal.gives_up(source, now):
+            return taken, None
+        return taken, Ticket() if source.pending_msgs else source.news()
+
+    def _is_over(self, source: SourcingConsumer[Any]) -> bool:
+        """Whether the run takes no more."""
+        return self._stopped or (self._goal is not None and self._goal.is_reached(source))
 
     def _confirm(self, copier: Copier, source: SourcingConsumer[Any], now: float) -> None:
-        self._confirmed = copier.origin
+        self._confirmed = copier.position, copier.identity
         source.confirm(copier.position, now)
 
     def _stored(self, copier: Copier, source: SourcingConsumer[Any]) -> None:
         """Confirm what is stored, if that is more than before."""
         self._copied += copier.take_stored()
-        if copier.origin is not self._confirmed:
+        if (copier.position, copier.identity) != self._confirmed:
             self._connection._call(lambda now: self._confirm(copier, source, now))
 
     def _next_step(

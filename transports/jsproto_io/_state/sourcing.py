@@ -10,9 +10,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerInfo
+from jsproto.grammar.position import StreamPosition
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_POP, warn_unclosed
 from jsproto_io._state.consuming import ConsumerNames
@@ -60,8 +62,15 @@ class SourcingSubscriptionBase(ConsumerNames):
 
     @property
     def position(self) -> int:
-        """The stream sequence up to which all is confirmed. Keep it with ``identity`` where the messages are stored."""
+        """The stream sequence up to which all is confirmed."""
         return self._core.position
+
+    def position_of(self, message: ConsumerMsg) -> StreamPosition:
+        """What a sink keeps where it stores its messages, when ``message`` is the last one: ``position`` of next time.
+
+        ``bytes(position)`` is one line, and ``parse_position`` reads it.
+        """
+        return self._core.position_of(message)
 
     @property
     def identity(self) -> str | None:
