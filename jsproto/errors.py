@@ -431,9 +431,9 @@ class SourcePositionError(Error):
 
 
 class SourceScheduleError(Error):
-    """A message that is sourced is a schedule, which stands for messages that its stream will publish.
+    """A schedule, which stands for messages that its stream will publish, holds back all acknowledgements after it.
 
-    It is not handed on, and neither is what follows. To acknowledge what follows would delete it from a work queue.
+    A work queue would delete it with them. The consumer delivers no more without them.
 
     What to do: give the consumer filter subjects that leave schedules out. A copy needs a new target for that, or a
     new marker. Attributes: ``stream``, ``seq``, ``subject`` (of the schedule).

@@ -186,6 +186,19 @@ class MessagesMissed:
 
 
 @event
+class SchedulePassedOver:
+    """Message ``seq`` of a stream that is sourced is a schedule. It is not handed on, and stays.
+
+    Nothing from there on is acknowledged until it is gone: a work queue would delete it with that.
+    """
+
+    stream: str
+    consumer: str
+    seq: int
+    subject: str
+
+
+@event
 class SourceBusy:
     """A consumer delivers to another subscriber, so it cannot be sourced from here yet. Told once for each wait."""
 
@@ -297,6 +310,7 @@ Event: TypeAlias = (
     | StreamRecreated
     | StreamRolledBack
     | MessagesMissed
+    | SchedulePassedOver
     | SourceBusy
     | SourceReset
     | SourceSkipped

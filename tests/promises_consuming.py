@@ -91,10 +91,15 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "client/test_sourcing.py::test_a_stream_that_ends_before_the_position_is_not_read",
         ),
         promise(
-            "A message schedule is no job. One among the messages of the consumer ends the copy with a "
-            "`SourceScheduleError`, and stays.",
+            "A message schedule is no job. It is passed over and stays (event `SchedulePassedOver`)",
             "drivers/test_copying.py::test_a_schedule_is_no_job",
             "client/test_sourcing.py::test_a_schedule_is_not_handed_on",
+        ),
+        promise(
+            "Until it is gone nothing that comes after it is acknowledged, so a work queue keeps that.",
+            "drivers/test_copying.py::test_a_schedule_is_no_job",
+            "client/test_sourcing.py::test_a_schedule_that_comes_again_is_not_acknowledged_either",
+            "client/test_sourcing.py::test_a_schedule_beside_a_quiet_queue_is_waited_for",
         ),
         promise(
             "`run(until_caught_up=True)` returns when all is stored that the source had at its start, also under "

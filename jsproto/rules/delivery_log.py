@@ -63,6 +63,11 @@ class DeliveryLog(DeliverySequence):
             self._forget()
         return broken
 
+    @property
+    def open_seq(self) -> int | None:
+        """The stream sequence of the first delivery that is not stored. None: all are."""
+        return self._runs[0][0] if self._runs else None
+
     def store(self, stream_seq: int) -> tuple[int, int]:
         """All up to ``stream_seq`` is stored. Returns ``stored``, which goes no further than what was delivered."""
         runs = self._runs

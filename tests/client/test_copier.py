@@ -163,7 +163,7 @@ def test_a_malformed_header_block_is_copied_without_what_is_no_header() -> None:
 def sourcing(last_seq: int | None) -> Any:
     """What a goal asks of a sourcing end."""
     facts = None if last_seq is None else StreamFacts("id", 1, last_seq, None)
-    return SimpleNamespace(identity="id", facts=facts, taken=0, received=0, pending_msgs=0)
+    return SimpleNamespace(identity="id", facts=facts, taken=0, received=0, pending_msgs=0, schedule=None)
 
 
 INFO = ConsumerInfo.from_json({"stream_name": "S", "name": "C", "config": {}, "num_pending": 0, "num_ack_pending": 0})
@@ -288,3 +288,11 @@ def test_other_refusals_are_no_fence() -> None:
     assert not is_fence(refused(StreamMessageExceedsMaximumError(400, 10054, "too large")))
     assert not is_fence(BatchLostError("lost", **FACTS))
     assert not is_fence(None)
+
+
+def test_a_goal_is_reached_although_a_schedule_holds_back_its_acknowledgement() -> None:
+    source, goal = sourcing(9), CopyGoal()
+    source.schedule = (1, "s.later")
+    assert not goal.is_settled(source, heard(0))
+    source.taken = 9
+    assert goal.is_settled(source, heard(0))

@@ -35,7 +35,7 @@ from jsproto.events import (
 from jsproto.outbox import Conversation
 from jsproto.timers import Timer
 from jsproto.wire.encoder import PONG
-from jsproto.wire.frames import Pub
+from jsproto.wire.frames import Msg, Pub
 from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
 
 FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -578,7 +578,9 @@ def test_drainable_is_an_interface() -> None:
         with pytest.raises(NotImplementedError):
             getattr(drainable, verb)(*arguments)
     s = Subscribed()
-    for verb in ("_inspect", "_broken", "_silent", "_refused"):
+    with pytest.raises(NotImplementedError):
+        PushBuffer._inspect(s.push, Msg(b"s", b"1", None, None, b""), b"", 0.0)
+    for verb in ("_broken", "_silent", "_refused"):
         with pytest.raises(NotImplementedError):
             getattr(PushBuffer, verb)(s.push, None, 0.0)
     PushBuffer._handle_timer(s.push, Timer.DRAINED, 0.0)

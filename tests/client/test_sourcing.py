@@ -27,6 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import (
     ConsumerRestarted,
+    SchedulePassedOver,
     SlowConsumer,
     SourceBusy,
     SourceReset,
@@ -848,22 +849,61 @@ def test_what_a_sink_keeps() -> None:
     assert (again.position, again.identity) == (1, "ID")
 
 
+SCHEDULE = b"NATS/1.0\r\nA: b\r\nNats-Schedule: @every 1h\r\n\r\n"
+
+
 @pytest.mark.parametrize("first", [1, 3])
 def test_a_schedule_is_not_handed_on(first: int) -> None:
+    """What comes after it is handed on, and not acknowledged."""
     s = Sourcing()
     for number in range(1, 6):
         header = b"NATS/1.0\r\nNats-Scheduler: s.x\r\nNats-Schedule-Next: purge\r\n\r\n"  # made by a schedule
-        if number >= first:
-            header = b"NATS/1.0\r\nA: b\r\nNats-Schedule: @every 1h\r\n\r\n"
+        if number in (first, 4):
+            header = SCHEDULE
         s.h.push(OWN, ack_subject("C", number), b"%d" % number, header)
     s.flow()
-    assert s.take() == [*range(1, first)]
-    with pytest.raises(SourceScheduleError, match=rf"message {first} of stream S .subject s.a. is a schedule") as told:
-        s.machine.readable().result()
-    assert (told.value.stream, told.value.seq, told.value.subject) == ("S", first, "s.a")
+    assert s.take() == [number for number in range(1, 6) if number not in (first, 4)]
+    told = s.told(SchedulePassedOver)
+    assert told == [SchedulePassedOver("S", "C", seq, "s.a") for seq in (first, 4)]
+    s.confirm(5)
+    assert s.machine.schedule == (first, "s.a")
+    assert s.answers() == ([] if first == 1 else [("$JS.FC.S.C.1", 2, 2)])
+
+
+def test_a_schedule_that_comes_again_is_not_acknowledged_either() -> None:
+    """The sink has all up to 3, and message 2 is a schedule that it passed over."""
+    s = Sourcing(position=3)
+    s.h.push(OWN, ack_subject("C", 1, 1), b"1")
+    s.h.push(OWN, ack_subject("C", 2, 2), b"2", SCHEDULE)
+    s.h.push(OWN, ack_subject("C", 3, 3), b"3")
+    s.flow()
+    assert s.answers() == [("$JS.FC.S.C.1", 1, 1)]
     assert s.take() == []
-    s.confirm(first - 1)
-    assert s.answers() == []
+    assert s.machine.schedule == (2, "s.a")
+
+
+def test_a_schedule_that_stalls_the_consumer_ends_it() -> None:
+    s = Sourcing(run=False)
+    s.claim(OWN, max_ack_pending=5)
+    s.reset()
+    s.h.push(OWN, ack_subject("C", 1), b"1", SCHEDULE)
+    s.messages(2, 3, 4, 5)
+    assert s.take() == [2, 3, 4, 5]
+    s.confirm(5)
+    for attempt in (1, 2):
+        for number in (1, 2):
+            s.beat(5, f"$JS.FC.S.C.{attempt}{number}")
+        if attempt == 1:  # it may be gone by now
+            assert s.machine.error is None
+            s.claim(OWN, max_ack_pending=5)
+            s.reset()
+            s.h.push(OWN, ack_subject("C", 1), b"1", SCHEDULE)
+            for number in range(2, 6):
+                s.h.push(OWN, ack_subject("C", number), b"%d" % number)
+    error = s.machine.error
+    assert isinstance(error, SourceScheduleError)
+    assert (error.stream, error.seq, error.subject) == ("S", 1, "s.a")
+    assert all(isinstance(answer, str) for answer in s.answers())  # which opens the window, and acknowledges nothing
 
 
 def test_a_stream_made_anew_may_end_before_the_position() -> None:
@@ -898,3 +938,18 @@ def test_a_reset_ahead_by_others_says_what_was_skipped() -> None:
 def test_a_position_that_is_none(wrong: Any) -> None:
     with pytest.raises(LocalProtocolError):
         Sourcing(run=False, **wrong)
+
+
+def test_a_schedule_beside_a_quiet_queue_is_waited_for() -> None:
+    """The server asks each second, because something is not acknowledged. It would deliver more."""
+    s = Sourcing()
+    s.h.push(OWN, ack_subject("C", 1), b"1", SCHEDULE)
+    s.messages(2, 3)
+    s.take()
+    s.confirm(3)
+    for number in range(20):
+        s.beat(3, f"$JS.FC.S.C.{number}")
+    assert s.answers() == [f"$JS.FC.S.C.{number}" for number in range(20)]
+    assert s.machine.phase is SourcingPhase.RUNNING
+    s.message(4, 4)
+    assert s.take() == [4]

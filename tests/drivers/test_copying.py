@@ -29,7 +29,7 @@ from jsproto.errors import (
     SourceScheduleError,
     TimeoutError,
 )
-from jsproto.events import CopyRestarted, Event, StreamRecreated
+from jsproto.events import CopyRestarted, Event, SchedulePassedOver, StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.copies import parse_origin
 from jsproto.grammar.position import StreamPosition, parse_position
@@ -420,25 +420,42 @@ async def test_a_run_ends_with_what_the_source_had_at_its_beginning(server: Any,
 
 
 async def test_a_schedule_is_no_job(server: Any, connect: Connect) -> None:
-    async with connect(server.url) as nc:
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
         js, name = await make_stream(nc, retention="workqueue", allow_msg_schedules=True)
         target = await make_target(js, name)
         await js.publish(f"{name}.a", b"0")
         await js.publish(f"{name}.later.x", b"1", delay=3_600, target=f"{name}.a")
         await js.publish(f"{name}.a", b"1")
-        for options in ({}, {"delivery": "atomic", "marker": f"{target}.pos"}):
-            with pytest.raises(SourceScheduleError, match=r"message 2 .* is a schedule.*filter_subjects"):
-                await copy_of(js, name, target, **options).run(until_caught_up=True)
-            assert (await js.stream_info(name)).state.messages == 3
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 2
+        assert SchedulePassedOver(name, "C", 2, f"{name}.later.x") in events
+        assert (await js.stream_info(name)).state.messages == 2  # the schedule, and what comes after it
+        await js.publish(f"{name}.soon.x", b"2", delay=1, target=f"{name}.a")
+        while await copies(js, target) != [0, 1, 2]:  # passed over twice, and published meanwhile
+            await copy_of(js, name, target).run(until_caught_up=True)
         async with await js.source(name, "C", timeout=PATIENCE) as source:
-            assert (await source.next_msg(timeout=PATIENCE)).data == b"0"
-            with pytest.raises(SourceScheduleError):
-                await source.next_msg(timeout=PATIENCE)
+            assert [(await source.next_msg(timeout=PATIENCE)).data for _ in range(2)] == [b"1", b"2"]
+        await js.delete_msg(name, 2)
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 0
+        assert (await js.stream_info(name)).state.messages == 0
         await js.delete_consumer(name, "C")
+
+
+async def test_a_schedule_that_stalls_the_consumer_ends_the_copy(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue", allow_msg_schedules=True)
+        target = await make_target(js, name)
+        await js.publish(f"{name}.later.x", b"1", delay=3_600, target=f"{name}.a")
+        await fill(js, name, 20)
+        config = FLOW.updated(max_ack_pending=10)
+        with pytest.raises(SourceScheduleError, match=r"message 1 .* is a schedule.*filter_subjects"):
+            await js.copy(name, "C", target, config=config, prefix="copies.").run()
+        assert (await js.stream_info(name)).state.messages == 21
+        await js.delete_consumer(name, "C")  # without schedules among its messages
         await js.delete_stream(target)
         target = await make_target(js, f"{name}.a", subjects=[f"copies.{name}.a"])
         copy = js.copy(name, "D", target, config=FLOW.updated(filter_subject=f"{name}.a"), prefix="copies.")
-        assert await copy.run(until_caught_up=True) == 2
+        assert await copy.run(until_caught_up=True) == 20
         assert (await js.stream_info(name)).state.messages == 1
 
 

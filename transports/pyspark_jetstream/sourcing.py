@@ -111,8 +111,6 @@ class ConsumerEnd:
         """
         source = self._source
         if source is None or source.error is not None:
-            if source is not None and isinstance(source.error, SourceScheduleError):
-                raise source.error
             if source is not None and isinstance(source.error, SourcePositionError):
                 report_loss(self._options, str(source.error))
             self.leave()
@@ -125,6 +123,8 @@ class ConsumerEnd:
             self._move(since)
         while source.pending_msgs:
             self._take(source, source.pending_msgs)
+        if source._core.schedule is not None:
+            raise SourceScheduleError(self._stream, *source._core.schedule)
         self._confirm(source)
 
     def commit(self, until: StreamPosition) -> None:

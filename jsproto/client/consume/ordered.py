@@ -231,7 +231,7 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _inspect(self, reply: bytes, now: float) -> bool:
+    def _inspect(self, message: Msg, reply: bytes, now: float) -> bool:
         if self._sid is None or self._token not in reply:
             self._ignore("not a delivery of this consumer")
             return False

@@ -34,7 +34,7 @@ from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.rules.sequence_gaps import UNKNOWN, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
-from jsproto.wire.frames import RawMsg
+from jsproto.wire.frames import Msg, RawMsg
 
 if TYPE_CHECKING:
     from jsproto.client.consume.api import Consumers
@@ -161,7 +161,7 @@ class PushConsumer(PushBuffer[D]):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _inspect(self, reply: bytes, now: float) -> bool:
+    def _inspect(self, message: Msg, reply: bytes, now: float) -> bool:
         seen = self._seen
         try:
             if seen is None:

@@ -142,7 +142,7 @@ class PushBuffer(Drainable, Generic[D]):
         reply = message.reply or b""
         if seen is not None and reply.startswith(seen.expected_prefix):
             seen.advance()
-        elif not (self._raw or self._inspect(reply, now)):
+        elif not (self._raw or self._inspect(message, reply, now)):
             return
         if not self._buffer.has_room(1, size):
             self._overflow(size, now)
@@ -190,8 +190,8 @@ class PushBuffer(Drainable, Generic[D]):
         """How many of these, from the front, are simply the next ones. They count as delivered."""
         return len(raws) if self._seen is None else self._seen.count_in_sequence([raw[1] for raw in raws])
 
-    def _inspect(self, reply: bytes, now: float) -> bool:
-        """Whether to keep a message that is not simply the next one."""
+    def _inspect(self, message: Msg, reply: bytes, now: float) -> bool:
+        """Whether to keep a message that is not simply the next one. ``reply``: its reply subject."""
         raise NotImplementedError
 
     def _broken(self, broken: SequenceGap, now: float) -> None:

@@ -43,8 +43,10 @@ What goes wrong:
 * Another identity of the stream: it was made anew, and is read from its beginning. Before that, all that was received
   of the old one is to be confirmed, so that a sequence means one message only.
 * With ``within``, the first claim has so many seconds. Then this ends, with SourceBusyError if another owner is there.
-* A schedule, which is a message that stands for others: this ends with SourceScheduleError before it is handed on. A
-  work queue would delete it with the acknowledgement of whatever comes after it.
+* A schedule, which is a message that stands for others: it is passed over (SchedulePassedOver). A work queue would
+  delete it with the acknowledgement of what comes after it. So nothing from there on is acknowledged until it is gone,
+  which the next claim shows. A consumer that stalls because of it is claimed again. The second time this ends with
+  SourceScheduleError.
 * An API error that is no server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
 
 Not known to any subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
@@ -86,7 +88,14 @@ from jsproto.errors import (
     SourceScheduleError,
     TimeoutError,
 )
-from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
+from jsproto.events import (
+    ConsumerRestarted,
+    SchedulePassedOver,
+    SourceBusy,
+    SourceReset,
+    SourceSkipped,
+    StreamRecreated,
+)
 from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
@@ -108,6 +117,7 @@ D = TypeVar("D", bound=ConsumerMsg)
 
 SOURCE_HEARTBEAT: Final = 1.0  # seconds; servers set it for every flow-control consumer (FACTS.md F4.2)
 STUCK_HEARTBEATS: Final = 2  # in a row that ask for what was answered: one may have crossed the answer
+DEFAULT_ACK_PENDING: Final = 1_000  # deliveries without an acknowledgement, where the consumer says no other number
 IDENTITY: Final = b"Nats-Stream-Identity"
 _RACES: Final = (ConsumerNameExistError, ConsumerAlreadyExistsError, ConsumerDoesNotExistError)
 _HEADER: Final = itemgetter(2)  # of a message as it came
@@ -147,12 +157,13 @@ class SourcingConsumer(ResumingBuffer[D]):
     * ``resets``: how often something was wrong, so that the consumer had to be claimed again.
     * ``info``: the consumer, as the server described it last. None before.
     * ``facts``: the stream, as it was at the last claim. None before, or if it may not be asked for.
+    * ``schedule``: sequence and subject of the first schedule that was passed over since then. None: there is none.
     """
 
     __slots__ = (
-        "_acked", "_answered", "_answered_subject", "_asked", "_check", "_config", "_is_told_busy", "_last_taken",
-        "_log", "_look_at", "_look_up", "_next_identity", "_ready_by", "_requested", "_requests", "_stuck", "facts",
-        "identity", "info", "phase", "position", "resets", "taken",
+        "_acked", "_answered", "_answered_subject", "_asked", "_check", "_config", "_held_by", "_is_told_busy",
+        "_last_taken", "_log", "_look_at", "_look_up", "_next_identity", "_ready_by", "_requested", "_requests",
+        "_stuck", "facts", "identity", "info", "phase", "position", "resets", "schedule", "taken",
     )  # fmt: skip
 
     def __init__(
@@ -207,6 +218,8 @@ class SourcingConsumer(ResumingBuffer[D]):
         self._stuck = 0  # heartbeats in a row that ask for what was answered
         self._next_identity: str | None = None  # of the stream that was made anew, while it is not read
         self._is_told_busy = False
+        self.schedule: tuple[int, str] | None = None
+        self._held_by: tuple[int, str] | None = None  # the schedule for which the consumer was claimed again
         self._requests = 0
         self._requested = ""
         self._ready_by = None if within is None else now + within
@@ -240,18 +253,18 @@ class SourcingConsumer(ResumingBuffer[D]):
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored.
 
-        A schedule is not among them. It ends this.
+        Schedules are not among them.
         """
         return self.acker.messages(self.pop_raws(most, now))
 
     def pop_raws(self, most: int, now: float) -> list[RawMsg]:
         """``pop_many``, for a sink that makes no object of each message. They are in the order of their sequences."""
         raws = self._take(most, now)
-        if raws and SCHEDULE_LINE in b"".join(filter(None, map(_HEADER, raws))):
-            raws = self._before_schedule(raws)
         if raws:
             self._last_taken = raws[-1][1]
             self.taken, _ = jsack_sequences(self._last_taken)
+            if SCHEDULE_LINE in b"".join(filter(None, map(_HEADER, raws))):
+                return self._without_schedules(raws)
         return raws
 
     def news(self) -> Ticket[None]:
@@ -356,7 +369,7 @@ class SourcingConsumer(ResumingBuffer[D]):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _inspect(self, reply: bytes, now: float) -> bool:
+    def _inspect(self, message: Msg, reply: bytes, now: float) -> bool:
         log, last = self._log, self.received
         before = log.stream_seq
         try:
@@ -382,6 +395,8 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._works()
         elif log.stream_seq < last:
             log.expected_prefix = NO_PREFIX  # look at the next one, too
+        if not is_new and message.header is not None and SCHEDULE_LINE in message.header:
+            self._hold_back(log.stream_seq, message.subject)
         self._answer()
         return is_new
 
@@ -407,17 +422,28 @@ class SourcingConsumer(ResumingBuffer[D]):
         if self.phase is not SourcingPhase.RUNNING:
             return
         stalled = last_value(header, b"Nats-Consumer-Stalled")
+        is_held = self.schedule is not None and self.schedule[0] == self._log.open_seq
         if not stalled:
             self._works()
-            self._stuck = 0
+            if not is_held:
+                self._stuck = 0
             return
         is_answered = stalled == self._answered_subject
         self._mark(stalled)
-        if self._asked is not None and not self._log.consumer_seq:
-            self._send_answer(None)
         is_stuck = is_answered or (self._asked is not None and self._log.consumer_seq == self._answered)
+        if is_held:
+            assert self.info is not None  # it was claimed
+            limit = self.info.config.max_ack_pending or DEFAULT_ACK_PENDING
+            is_stuck = self._log.consumer_seq - self._answered >= limit
+        if self._asked is not None and (is_held or not self._log.consumer_seq):
+            self._send_answer(None)
         self._stuck = self._stuck + 1 if is_stuck else 0
-        if self._stuck == STUCK_HEARTBEATS:
+        if self._stuck < STUCK_HEARTBEATS:
+            return
+        if self.schedule is not None and self.schedule == self._held_by:
+            self._end(SourceScheduleError(self.stream, *self.schedule))
+        else:
+            self._held_by = self.schedule
             self._begin_again("an answer to flow control had no effect", now)
 
     def _mark(self, subject: bytes) -> None:
@@ -457,7 +483,7 @@ class SourcingConsumer(ResumingBuffer[D]):
 
     def _answer(self) -> None:
         """Answer the request, if there is one and something new is stored."""
-        stored = self._log.store(self.position)
+        stored = self._log.store(self.position if self.schedule is None else min(self.position, self.schedule[0] - 1))
         if self._asked is not None and self.phase is SourcingPhase.RUNNING and stored[0] > self._answered:
             self._send_answer(stored)
 
@@ -607,6 +633,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._outbox.emit(SourceSkipped(self.stream, self.consumer, self._floor + 1, gone))
         self._log = self._seen = DeliveryLog()
         self._answered = self._stuck = 0
+        self.schedule = None
         self._sid = self._outbox.subscribe(self._deliver, self)
         self._outbox.flush()
         self._step(SourcingStep.RUN)
@@ -683,14 +710,23 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._timers.set(Timer.SOURCE_READY, self._ready_by)
             self._outbox.rearm(self)
 
-    def _before_schedule(self, raws: list[RawMsg]) -> list[RawMsg]:
-        """Those of the messages that come before a schedule, which ends this."""
-        place = next(place for place, raw in enumerate(raws) if SCHEDULE_LINE in (raw[2] or b""))
-        subject, reply, _, _ = raws[place]
-        seq, _ = jsack_sequences(reply)
-        self._buffer.clear()
-        self._end(SourceScheduleError(self.stream, seq, subject.decode("utf-8", "surrogateescape")))
-        return raws[:place]
+    def _without_schedules(self, raws: list[RawMsg]) -> list[RawMsg]:
+        """Those of the messages that are no schedules."""
+        kept = []
+        for raw in raws:
+            subject, reply, header, _ = raw
+            if header is not None and SCHEDULE_LINE in header:
+                self._hold_back(jsack_sequences(reply)[0], subject)
+            else:
+                kept.append(raw)
+        return kept
+
+    def _hold_back(self, seq: int, subject: bytes) -> None:
+        """This message is a schedule: nothing from here on is acknowledged."""
+        name = subject.decode("utf-8", "surrogateescape")
+        self._outbox.emit(SchedulePassedOver(self.stream, self.consumer, seq, name))
+        if self.schedule is None or seq < self.schedule[0]:
+            self.schedule = (seq, name)
 
     def _end(self, error: Error) -> None:
         if self.phase is SourcingPhase.ENDED:

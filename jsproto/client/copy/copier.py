@@ -252,7 +252,8 @@ class CopyGoal:
         """Whether the consumer has heard that this is stored, or that there is nothing more. ``info``: as it is now."""
         if not (info.num_pending or info.num_ack_pending or source.pending_msgs):
             return True
-        return self.is_reached(source) and info.ack_floor.stream_seq >= (self._seq or 0)
+        is_heard = source.schedule is not None or info.ack_floor.stream_seq >= (self._seq or 0)
+        return self.is_reached(source) and is_heard
 
     def gives_up(self, source: SourcingConsumer[Any], now: float) -> bool:
         """Whether to wait no longer for the consumer to ask: it does not while messages come, one after the other."""

@@ -48,7 +48,7 @@ class Sources:
 
         Its deliver subject is changed, so that it delivers here. While another program is at work the server refuses
         that, and it is tried again. Events of the connection tell what happens: SourceBusy, SourceReset, SourceSkipped,
-        StreamRecreated. A schedule is not handed out: SourceScheduleError.
+        StreamRecreated, SchedulePassedOver.
 
         Args:
             stream: the stream's name.

@@ -58,7 +58,7 @@ class StreamCopy(StreamCopyBase):
         Raises:
             CopyTargetError: the target cannot be copied to, or is not a copy of this stream by the consumer's filters.
             SourcePositionError: the source came back shorter, and has other messages than the target has copies of.
-            SourceScheduleError: a message of the source is a schedule.
+            SourceScheduleError: a schedule of the source holds back the acknowledgements, and the consumer has stalled.
             CopyFencedError: another program writes to the target.
             SourceBusyError: another program sources from the consumer.
             ConsumerNotFoundError: there is no such consumer, and no ``config``.
