@@ -19,15 +19,16 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, TimeoutError
+from jsproto.errors import BatchMessageError, ConnectionClosedError, ConnectionLostError, Error, TimeoutError
 from jsproto.events import Connected, Event, ServerInfoChanged
+from jsproto.rules.fast_batch import FastPhase
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io._threads import leadership
 from jsproto_io._threads.sockets import TcpSocket
-from jsproto_io.sync import Connection, connect
+from jsproto_io.sync import Connection, FastPublisher, connect
 from tests.drivers import threaded
-from tests.drivers.fake import FakeServer, Peer
+from tests.drivers.fake import FakeServer, Peer, ack
 
 # Python swallows a signal that strikes in the callback of a weak reference, say of a thread that has ended.
 SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -253,6 +254,44 @@ def test_an_event_callback_that_exits_its_thread_hangs_nobody() -> None:
         until(lambda: nc._ended.done)
         with pytest.raises(ConnectionLostError):
             nc.flush(timeout=10)
+
+
+def test_a_batch_that_breaks_before_its_commit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was room when ``commit()`` looked, and a refusal came after that."""
+    looked, told = threading.Event(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        start = peer.expect(Pub)
+        assert start.reply is not None
+        inbox = next(iter(peer.subs.values()))
+        peer.deliver(start.reply, ack(start, 0, 10), sid=inbox)
+        second = peer.expect(Pub)
+        assert second.reply is not None
+        assert looked.wait(10)
+        refusal = b'{"type":"err","seq":2,"error":{"code":503,"err_code":10077,"description":"full"}}'
+        peer.deliver(second.reply, refusal, sid=inbox)
+        assert told.wait(10)
+        peer.deliver(second.reply, b'{"stream":"S","seq":1,"batch":"b","count":1}', sid=inbox)
+        peer.serve()
+
+    make_room = FastPublisher._make_room
+
+    def late(batch: FastPublisher) -> None:
+        if looked.is_set():
+            told.set()
+            make_room(batch)
+        else:
+            make_room(batch)
+            looked.set()
+            until(lambda: batch._core.phase is FastPhase.BROKEN)
+
+    with FakeServer(script) as server, connect(server.url, reader_thread=True) as nc:
+        batch = nc.jetstream().fast_publisher(batch_id="b")
+        batch.publish_many([("s.a", b"1"), ("s.a", b"2")])
+        monkeypatch.setattr(FastPublisher, "_make_room", late)
+        with pytest.raises(BatchMessageError, match="message 2 of the batch"):
+            batch.commit()
 
 
 def test_a_connection_works_without_with(server: Any) -> None:

@@ -794,9 +794,13 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         if self._hands and self._core.error is None:
             self._check_hands()
         headers = merged_headers(self._connection._session, subject, payload, headers, options)
-        if subject is not None or not self._is_committing:
-            await self._make_room()
-        return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))
+        verb = partial(self._commit, subject, payload, headers)
+        while True:
+            if subject is not None or not self._is_committing:
+                await self._make_room()
+            ticket = await self._connection._call_with_room(verb)
+            if ticket is not None:
+                return await self._connection._wait(ticket)
 
     async def abandon(self) -> None:
         """End the batch without a commit, and wait for nothing. What was published may be stored. No effect after the

@@ -24,6 +24,7 @@ from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import ConnectionLostError, ForkedError, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
@@ -264,6 +265,12 @@ class FastPublisherBase(BatchBase, PublishesSome):
             if self._core.room:
                 raise
             return None  # the window is closed, or the batch has ended: ready() says which
+
+    def _commit(
+        self, subject: str | None, payload: bytes, headers: HeadersLike | None, now: float
+    ) -> Ticket[PubAck] | None:
+        """Commit. None: the batch has broken since there was room, and ready() will say why."""
+        return None if self._core.phase is FastPhase.BROKEN else self._core.commit(now, subject, payload, headers)
 
     @property
     def _chunk_limit(self) -> int:
