@@ -8,10 +8,13 @@ from tests.promises import Promise, promise
 
 INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_"
 SPARK_OPTIONS: Final = "spark/test_options.py::test_"
+SPARK_MARKERS: Final = "spark/test_markers.py::test_"
+SPARK_ORIGINS: Final = "spark/test_origins.py::test_"
 SPARK_PIPELINES: Final = "spark/test_pipelines.py::test_"
 SPARK_PIPELINES_PARTS: Final = "spark/test_pipelines_parts.py::test_"
 SPARK_POSITIONS: Final = "spark/test_positions.py::test_"
 SPARK_READING: Final = "spark/test_reading.py::test_"
+SPARK_REPETITION: Final = "spark/test_repetition.py::test_"
 SPARK_REPLICAS: Final = "spark/test_replicas.py::test_"
 SPARK_SECURITY: Final = "spark/test_security.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
@@ -203,25 +206,95 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "every row once, as long as the repetition comes within the stream's `duplicate_window` (2 minutes, "
-            "unless you set it), by message ids that take the place of what `headers` has. It costs the server "
-            "twice the work",
+            "unless you set it) and brings the row in the same partition: by message ids of its name or content, which "
+            "take the place of what `headers` has. It costs the server twice the work",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
-            SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
+            SPARK_ORIGINS + "ids_do_not_depend_on_what_came_before",
+            SPARK_ORIGINS + "keys_are_overwritten_between_two_tries",
+            SPARK_ORIGINS + "a_cache_between_source_and_sink_changes_no_id",
+            SPARK_ORIGINS + "partitions_and_micro_batches_have_ids_of_their_own",
             SPARK_WRITES + "ids_that_rows_have_already",
             SPARK_WRITES + "what_a_batch_left_is_sent_in_another",
         ),
         promise(
-            "every row once, however late it is repeated: rows are stored in atomic batches, each together with "
-            "a marker that says how far its partition has come, and only if that marker has not moved",
+            "every row once, however late it is repeated, or an error that says what to do: rows are stored in atomic "
+            "batches, each together with a marker that says how far its partition has come, and only if that marker "
+            "has not moved",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
+            SPARK_STREAMING + "a_checkpoint_that_is_older_than_the_target",
+            SPARK_REPETITION + "a_query_and_its_checkpoints",
+            SPARK_REPETITION + "other_rows_fail",
+            SPARK_REPETITION + "twins_overtake_each_other",
             SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
             SPARK_WRITES + "markers_that_have_gone",
             SPARK_WRITES + "a_row_is_counted_over_batches",
         ),
         promise(
-            "For a batch write the promise holds within one `save()`: to run a job again as a whole, give "
-            "`fastDedup` a `msgIdPrefix` of your own.",
-            SPARK_SINKS + "a_job_again_with_the_same_ids",
+            "A repeated task then knows its rows by name, whatever messages were deleted, overwritten or expired "
+            "meanwhile.",
+            SPARK_REPETITION + "named_rows_heal",
+            SPARK_ORIGINS + "keys_are_overwritten_between_two_tries",
+        ),
+        promise(
+            "Names hold where nothing lies between source and sink: no shuffle, cache or table, and no range that is "
+            "read twice into one partition.",
+            SPARK_REPETITION + "a_shuffle_between_source_and_sink",
+            SPARK_ORIGINS + "rows_are_named_where_they_come_in_order",
+        ),
+        promise(
+            "A repeated `atomic` task without names has to bring the same rows in the same order. A marker has a "
+            "digest of its rows, and other rows fail with `WriteError`.",
+            SPARK_REPETITION + "other_rows_fail",
+            SPARK_REPETITION + "the_same_rows_never_fail",
+            SPARK_REPETITION + "fewer_rows_than_are_stored",
+            SPARK_ORIGINS + "a_digest_knows_rows_and_their_order_alone",
+        ),
+        promise(
+            "With `atomic` a checkpoint that is older than the target fails before a row is stored. So does a "
+            "micro-batch that was planned anew after rows of it were stored, and a target that has lost micro-batches.",
+            SPARK_STREAMING + "a_checkpoint_that_is_older_than_the_target",
+            SPARK_REPETITION + "a_range_that_was_planned_anew_half_way",
+            SPARK_REPETITION + "a_whole_micro_batch_takes_no_other_row",
+            SPARK_REPETITION + "a_stream_that_lost_its_end",
+            SPARK_MARKERS + "each_line_of_the_table",
+        ),
+        promise(
+            "`atomic` refuses a target with retention `workqueue` or `interest`, which would lose its markers.",
+            SPARK_WRITES + "a_stream_that_takes_nothing",
+            SPARK_REPETITION + "a_target_that_became_another_while_the_query_runs",
+        ),
+        promise(
+            "A query whose markers have all gone fails before a row is stored, and the error says how to go on.",
+            SPARK_REPETITION + "markers_that_were_dropped",
+        ),
+        promise(
+            "repeated after the target has dropped their markers, they are stored a second time, and so is what "
+            "follows.",
+            SPARK_MARKERS + "the_first_micro_batch_has_nothing_to_be_proved_by",
+        ),
+        promise(
+            "For a batch write the promise holds within one `save()`. To run a job again as a whole, in `foreachBatch` "
+            "for example, give it a name and a number that rises:",
+            SPARK_SINKS + "a_micro_batch_is_written_twice_by_a_function",
+            SPARK_WRITES + "a_job_with_a_name_is_stored_once",
+            SPARK_REPETITION + "a_job_that_is_run_again",
+        ),
+        promise(
+            "A number is stored once. With `atomic` a lower one fails. Two writes in one `foreachBatch` need two "
+            "names, and the repetition needs the same partitions.",
+            SPARK_WRITES + "a_job_with_a_name_is_stored_once",
+            SPARK_REPETITION + "a_job_that_is_run_again",
+        ),
+        promise(
+            "A lost connection, or a leader that is not there, is waited for: five more tries in a row, over ten "
+            "seconds.",
+            SPARK_WRITES + "a_leader_that_is_not_there_is_waited_for",
+            SPARK_WRITES + "the_server_restarts_under_a_writing_task",
+            SPARK_TASKS + "the_last_pause_is_the_longest",
+        ),
+        promise(
+            "An atomic batch has at most 999 rows, and 8 MiB of data unless one row has more.",
+            SPARK_REPETITION + "batches_have_a_limit_of_bytes",
         ),
         promise(
             "`Nats-Batch-...`, which is part of somebody's atomic batch, fails the task",
@@ -370,8 +443,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Rows into a stream": (
-        "so a partition has to come in the same order when it is computed again",
         "None of them makes the rows of different partitions visible",
+        "| `origin` | as reading gives it.",
+        "Files and tables come in their order again.",
         "or an interval `every` (seconds), and `target` (string) | a schedule",
     ),
     "Options": (

@@ -206,12 +206,36 @@ def test_a_read_that_cannot_be(options: dict[str, str], message: str) -> None:
         ({"delivery": "exactly"}, "option delivery cannot be 'exactly': fast, fastDedup or atomic"),
         ({"maxOutstandingAcks": "4"}, "must be 1 to 3"),
         ({"flow": "70000"}, "option flow must be 1 to 65535"),
+        ({"msgIdPrefix": "x"}, "option msgIdPrefix is for delivery fastDedup: take it"),
+        ({"msgIdPrefix": "x", "delivery": "atomic"}, "for delivery fastDedup: to run a job again, give txnAppId and"),
+        ({"txnAppId": "x", "delivery": "atomic"}, "options txnAppId and txnVersion go together"),
+        ({"txnVersion": "1", "delivery": "atomic"}, "options txnAppId and txnVersion go together"),
+        ({"txnAppId": "x", "txnVersion": "1"}, "options txnAppId and txnVersion need delivery fastDedup or atomic"),
+        ({"txnAppId": "x.y", "txnVersion": "1"}, "option txnAppId cannot be 'x.y': a job name must not contain"),
+        ({"txnAppId": "x", "txnVersion": "-1"}, "option txnVersion cannot be '-1': a number from 0 on"),
+        ({"txnAppId": "x", "msgIdPrefix": "y", "delivery": "fastDedup"}, "exclude each other: it takes its place"),
     ],
 )
 def test_a_write_that_cannot_be(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message.replace("*", "\\*")):
         writing(**options)
     assert writing(delivery="FASTDEDUP").delivery == "fastDedup"
+
+
+def test_a_streaming_write_has_a_number_of_its_own() -> None:
+    options = {"servers": "a", "stream": "S", "delivery": "atomic", "txnAppId": "x", "txnVersion": "1"}
+    with pytest.raises(OptionError, match="options txnAppId and txnVersion are for save"):
+        JetStreamDataSource(options).streamWriter(schema(data=StringType()), False)
+
+
+def test_a_column_origin_that_names_no_rows() -> None:
+    """Tables have such columns. One that a read gave is taken, in any case."""
+    wanted = schema(data=StringType(), ORIGIN=schema(task=LongType(), seq=LongType(), attempt=LongType()))
+    assert check_write_schema(wanted, writing(subject="a")) == ["data", "origin"]
+    airports = schema(data=StringType(), origin=StringType())
+    assert check_write_schema(airports, writing(subject="a", ignoreExtraColumns="true")) == ["data"]
+    with pytest.raises(OptionError, match="column 'origin' cannot be written"):
+        check_write_schema(airports, writing(subject="a"))
 
 
 def test_a_streaming_read_has_no_end() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import register
-from tests.spark.conftest import Made, data_of
+from tests.spark.conftest import Made, data_of, started
 from tests.spark.copying import check_copies, copy_with_faults
 
 if TYPE_CHECKING:
@@ -154,6 +154,29 @@ def test_a_job_again_with_the_same_ids(spark: SparkSession, js: JetStream, strea
     for _ in range(2):
         save(rows_of(spark, name), name, delivery="fastDedup", msgIdPrefix="job-7")
     assert data_of(js, name) == Counter(range(1, 101))
+
+
+@pytest.mark.parametrize("delivery", ["fastDedup", "atomic"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_micro_batch_is_written_twice_by_a_function(
+    spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, save: Any, tmp_path: Path, delivery: str,
+    cached: bool,
+) -> None:  # fmt: skip
+    """As after a driver that died before Spark had noted that it was done. With names, and once out of a cache."""
+    origin, target = stream(2_500), stream()
+
+    def write(rows: DataFrame, number: int) -> None:
+        rows = rows.persist() if cached else rows
+        for _ in range(2):
+            save(rows, target, delivery=delivery, markerSubject=target, txnAppId="orders", txnVersion=number)
+
+    read = spark.readStream.format("jetstream").options(servers=server.url, minPartitions="2", includeOrigin="true")
+    rows = read.option("startingOffsets", "earliest").load(origin)
+    writer = rows.selectExpr(f"concat('{target}.', seq % 7) subject", "data", "origin").writeStream.foreachBatch(write)
+    query = started(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True))
+    query.awaitTermination()
+    assert query.exception() is None
+    assert data_of(js, target) == Counter(range(1, 2_501))
 
 
 def test_what_the_sink_leaves_is_not_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -165,6 +166,36 @@ def test_the_first_micro_batch_comes_again(nc: Connection, stream: Made, copying
         copying.run(name)
     copying.run(name, failOnDataLoss="false")
     assert copying.rows() == [*range(51, 121)]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_checkpoint_that_is_older_than_the_target(
+    js: JetStream, server: NatsServer, stream: Made, copying: Copying, tmp_path: Path, named: bool
+) -> None:
+    """A backup of it comes back. Its next micro-batch has another range than what was stored under its number."""
+    origin, target = stream(), stream()
+    columns = [f"concat('{target}.', seq % 7) subject", "data", *(["origin"] if named else [])]
+
+    def run(day: int) -> None:
+        fill(js, origin, day * 100 + 1, day * 100 + 100)
+        rows = copying.read(origin, minPartitions="1", includeOrigin=str(named).lower()).selectExpr(*columns)
+        writer = rows.writeStream.format("jetstream").option("checkpointLocation", copying.checkpoint)
+        writer = writer.options(servers=server.url, stream=target, delivery="atomic", markerSubject=target)
+        started(writer.trigger(availableNow=True)).awaitTermination()
+
+    run(0)
+    shutil.copytree(copying.checkpoint, tmp_path / "backup")
+    run(1)
+    run(2)
+    shutil.rmtree(copying.checkpoint)
+    shutil.copytree(tmp_path / "backup", copying.checkpoint)
+    with pytest.raises(
+        StreamingQueryException, match="WriteError: rows of .*: the stream has micro-batch 2 of this query"
+    ):
+        run(3)
+    assert data_of(js, target) == Counter(range(1, 301))
+    marker = js.get_last_msg(target, f"{target}.$spark.*.0")
+    assert ("runs" in json.loads(marker.data)) is named  # one task of Spark reads and writes
 
 
 def test_a_purge_between_two_runs(nc: Connection, stream: Made, copying: Copying) -> None:

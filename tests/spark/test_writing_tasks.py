@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from jsproto.errors import (
-    BatchLostError,
-)
+from jsproto.errors import APIError, BatchLostError, BatchMessageError, NoStreamResponseError
 from jsproto.grammar.columns import MessageColumns, StoredColumns
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import connecting
 from pyspark_jetstream.arrow import BatchBuilder
-from pyspark_jetstream.delivery import TaskId, WriteError, store
+from pyspark_jetstream.delivery import store
+from pyspark_jetstream.digests import row_digests
+from pyspark_jetstream.markers import TaskId, WriteError
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import ConnectionOptions, read_options, write_options
 from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, chunks_of
@@ -45,7 +45,11 @@ def test_batches_are_written(js: JetStream, stream: Made, source: Any, delivery:
     assert (again.sent == 0) == (delivery == "atomic")
     copies = 2 if delivery == "fast" else 1
     assert data_of(js, name) == Counter(dict.fromkeys(range(1, 2501), copies))
-    assert there.write(iter(())).rows == 0
+    if delivery == "atomic":
+        with pytest.raises(WriteError, match="2500 rows are stored, and only 0 come"):
+            there.write(iter(()))
+    else:
+        assert there.write(iter(())).rows == 0
     writer.commit([first])
     writer.abort([None])
 
@@ -74,7 +78,8 @@ def test_twins_and_zombies_store_nothing_twice(js: JetStream, stream: Made, nc: 
     assert store(nc, js, overtaken(origin), origin, options) == (2_500, 999 + 500)
     assert twins == [(2_000, 1_001)]
     assert data_of(js, name) == Counter(range(1, 2_501))
-    assert store(nc, js, [chunk], TaskId("query", 2, 1), options) == (2_500, 0)
+    with pytest.raises(WriteError, match="the stream has micro-batch 3 of this query, or a part of it"):
+        store(nc, js, [chunk], TaskId("query", 2, 1), options)
     assert store(nc, js, [chunk[:10]], TaskId("query", 4, 1), options) == (10, 10)
     assert store(nc, js, [chunk[:10]], TaskId("query", 4, 2), options) == (10, 10)
     js.publish(f"{name}.$spark.query.1", b"not ours")
@@ -194,7 +199,7 @@ def test_a_row_is_counted_over_batches(
 
 
 def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
-    """``fastDedup`` numbers rows itself: two of them with one id, copied from another stream, are two rows."""
+    """``fastDedup`` makes ids itself: two rows with one id, copied from another stream, are two rows."""
     name = stream()
     headers = Headers([("Nats-Msg-Id", "same"), ("A", "1")])
     chunk = [(f"{name}.1", b"%d" % n, headers) for n in range(3)]
@@ -203,7 +208,38 @@ def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection,
         store(nc, js, [chunk], TaskId("q", 7, 1), options)
     assert data_of(js, name) == Counter(range(3))
     found = [[*message.headers.items()] for message in js.get_batch(name)]
-    assert found == [[("A", "1"), ("Nats-Msg-Id", f"q.7.1.{n}")] for n in range(3)]
+    ids = [f"q.7.1.{digest.hex()}" for digest in row_digests(chunk)]
+    assert found == [[("A", "1"), ("Nats-Msg-Id", each)] for each in ids]
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup"])
+def test_a_leader_that_is_not_there_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer, delivery: str
+) -> None:
+    """Nobody listens, or the first answer is 503, or that of another message. Six times in a row are too many."""
+    monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
+    publish_many = FastPublisher.publish_many
+    unavailable = APIError(503, 10008, "JetStream system temporarily unavailable")
+    in_the_middle = BatchMessageError("refused", message_sequence=1, batch_id="x", sequence=0, acked=0, ack=None)
+    in_the_middle.__cause__ = unavailable
+    errors: list[Exception] = []
+
+    def refused(batch: FastPublisher, messages: Any) -> int:
+        if errors:
+            batch._put_down(batch._take_in_hand(messages))
+            raise errors.pop()
+        return publish_many(batch, messages)
+
+    monkeypatch.setattr(FastPublisher, "publish_many", refused)
+    name = stream()
+    options = write_options({"servers": server.url, "stream": name, "delivery": delivery})
+    errors[:] = [NoStreamResponseError(name), unavailable, in_the_middle]
+    rows_there = [(f"{name}.1", b"%d" % n) for n in range(9)]
+    assert store(nc, js, [rows_there], TaskId("q", 0, 0), options) == (9, 9)
+    assert data_of(js, name) == Counter(range(9))
+    errors[:] = [unavailable] * (connecting.TRIES + 1)
+    with pytest.raises(WriteError, match=r"row 0 of partition 0 was not stored|rows of q\.1\.0 were not stored"):
+        store(nc, js, [rows_there], TaskId("q", 1, 0), options)
 
 
 def test_a_row_that_the_server_refuses(js: JetStream, stream: Made, source: Any) -> None:
@@ -328,6 +364,10 @@ def test_a_chunk_is_several_arrow_batches() -> None:
         ({"mirror": {"name": "other"}, "subjects": None}, "is a mirror, which only copies its origin"),
         ({"sealed": True}, "is sealed"),
         ({"retention": "interest"}, r"keeps only what consumers wait for \(retention interest\), so it would lose the"),
+        (
+            {"retention": "workqueue"},
+            r"keeps only what consumers wait for \(retention workqueue\), so it would lose the",
+        ),
     ],
 )
 def test_a_stream_that_takes_nothing(
@@ -341,6 +381,38 @@ def test_a_stream_that_takes_nothing(
         name = stream(**config, allow_batched=False, allow_atomic=atomic)
     with pytest.raises(OptionError, match=f"stream {name} {message}"):
         source(name, delivery="atomic", markerSubject=name).writer(WRITTEN, False)
+
+
+@pytest.mark.parametrize("delivery", ["atomic", "fastDedup"])
+def test_a_job_with_a_name_is_stored_once(js: JetStream, stream: Made, source: Any, delivery: str) -> None:
+    """However often it is run. Its next version is another one, and by ``atomic`` an older one is refused."""
+    name = stream()
+
+    def run(version: int, last: int) -> int:
+        options = {"delivery": delivery, "markerSubject": name, "txnAppId": "job", "txnVersion": version}
+        writer = source(name, **options).writer(WRITTEN, False)
+        written = pickle.loads(pickle.dumps(writer)).write(rows(name, 1, last))
+        pickle.loads(pickle.dumps(writer)).commit([written])
+        return int(written.rows)
+
+    for _ in range(2):
+        assert run(4, 1_500) == 1_500
+    assert data_of(js, name) == Counter(range(1, 1_501))
+    assert run(7, 20) == 20
+    assert data_of(js, name).total() == 1_520
+    if delivery == "atomic":
+        with pytest.raises(WriteError, match="version 7 of job is stored, or a part of it: give a higher txnVersion"):
+            run(4, 1_500)
+        with pytest.raises(WriteError, match="is stored as a whole, and row 20 is not among its rows"):
+            run(7, 30)
+    assert data_of(js, name).total() == 1_520
+
+
+def test_a_job_without_a_name_leaves_no_marker_of_the_whole(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream()
+    writer = source(name, delivery="atomic", markerSubject=name).writer(WRITTEN, False)
+    writer.commit([writer.write(rows(name, 1, 3)), None])
+    assert js.stream_info(name).state.messages == 4
 
 
 def test_batches_may_be_longer_or_shorter_than_the_one_before() -> None:

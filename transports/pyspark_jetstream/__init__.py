@@ -38,7 +38,7 @@ class JetStreamDataSource(DataSource):
     Reading a stream gives ``subject`` string, ``data`` binary, ``stream`` string, ``seq`` bigint, ``timestamp``
     timestamp, and ``headers`` with ``includeHeaders``. Reading a bucket (``kvBucket``) gives ``bucket`` string, ``key``
     string, ``value`` binary, ``revision`` bigint, ``timestamp`` timestamp and ``operation`` string. Writing takes
-    ``data``, and ``subject`` unless an option has it.
+    ``data``, and ``subject`` unless an option has it. ``includeOrigin`` adds what names a row to a sink.
 
     Options: ``servers`` and ``stream``, always. The others are in the README of this package.
     """
@@ -69,10 +69,12 @@ class JetStreamDataSource(DataSource):
     def schema(self) -> str:
         from pyspark_jetstream.buckets import SCHEMA
         from pyspark_jetstream.options import read_options
-        from pyspark_jetstream.schema import read_schema
+        from pyspark_jetstream.schema import origin_column, read_schema
 
         options = read_options(dict(self.options))
-        return read_schema(options.include_headers) if options.kv_bucket is None else SCHEMA
+        if options.kv_bucket is not None:
+            return SCHEMA + origin_column(options.include_origin)
+        return read_schema(options.include_headers, options.include_origin)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pyspark_jetstream.buckets import BucketReader

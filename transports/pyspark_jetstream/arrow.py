@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.batch import BATCH_HEADERS
 from pyspark_jetstream.options import ReadOptions
+from pyspark_jetstream.schema import ORIGIN
 
 if TYPE_CHECKING:
     from jsproto.grammar.columns import StoredColumns
@@ -37,13 +38,17 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 class BatchBuilder:
     """Arrow batches of one schema, out of columns of stored messages.
 
+    ``names``: what names their rows, beside the sequence: the numbers of the task and of its attempt (``origins``).
     Attributes: ``rows`` (added since the last batch).
     """
 
-    def __init__(self, schema: StructType, stream: str, options: ReadOptions) -> None:
+    def __init__(
+        self, schema: StructType, stream: str, options: ReadOptions, names: tuple[int, int | None] = (0, None)
+    ) -> None:
         self.schema = arrow_schema(schema)
         self.rows = 0
         self._stream = stream
+        self._names = names
         self._hidden = frozenset[str]() if options.include_bookkeeping else BATCH_HEADERS
         self._pieces: list[list[Any]] = [[] for _ in self.schema]  # of each column
         self._streams = pa.array([], pa.string())  # as long as the longest batch
@@ -85,6 +90,9 @@ class BatchBuilder:
             return self._streams.slice(0, self.rows)
         if name == "seq":
             return self._numbers(pieces)
+        if name == ORIGIN:
+            task, attempt = (pa.repeat(pa.scalar(number, pa.int64()), self.rows) for number in self._names)
+            return pa.StructArray.from_arrays([task, self._numbers(pieces), attempt], fields=[*kind])
         found = pa.concat_arrays(pieces)
         if name == "subject":
             found = _texts(found)

@@ -29,7 +29,7 @@ from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import LATEST, ReadOptions
 from pyspark_jetstream.planning import end_of, look_up, resolve
 from pyspark_jetstream.ranges import ReadError
-from pyspark_jetstream.schema import check_columns
+from pyspark_jetstream.schema import ORIGIN, ORIGIN_TYPE, check_columns
 
 COLUMNS: Final = {
     "bucket": "string",
@@ -38,8 +38,9 @@ COLUMNS: Final = {
     "revision": "bigint",
     "timestamp": "timestamp",
     "operation": "string",
+    ORIGIN: ORIGIN_TYPE,
 }
-SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name != ORIGIN)
 PUT: Final = "PUT"
 _OPERATION: Final = "KV-Operation"
 _REASON: Final = "Nats-Marker-Reason"  # the server's own marker, of what it removed
@@ -97,6 +98,8 @@ class BucketReader(DataSourceReader):
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_columns(schema, COLUMNS)
+        if ORIGIN in schema.names:
+            raise OptionError("a bucket that is read at once has no column origin: leave out includeOrigin")
         if options.starting_offsets or options.starting_timestamp is not None:
             raise OptionError("a bucket is read as of its end, or of endingOffsets or endingTimestamp: it has no start")
         self.schema = schema

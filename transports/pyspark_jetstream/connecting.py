@@ -53,7 +53,7 @@ TRANSIENT: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, N
 """What a restarted server, or a new leader, looks like for a while. So does an APIError of ``BUSY``."""
 REFUSED: Final = (AuthorizationError, TLSError, SourceBusyError)  # a kind of those; asking again makes it no better
 BUSY: Final = (429, 500, 503)
-NO_JETSTREAM: Final = (10039, 10076)  # 503 as well, for the account, or the server
+LASTING: Final = (10039, 10076, 10077)  # 503 as well: no JetStream for the account, or the server, or a full stream
 
 
 @cache
@@ -207,7 +207,7 @@ def _retried(attempt: Callable[[], T], connection: Callable[[], Connection | Non
 def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed a little later."""
     if isinstance(error, APIError):
-        return error.code in BUSY and error.err_code not in NO_JETSTREAM
+        return error.code in BUSY and error.err_code not in LASTING
     return isinstance(error, TRANSIENT) and not isinstance(error, REFUSED)
 
 

@@ -1,4 +1,4 @@
-"""Rows of Arrow's, without headers, as messages to publish.
+"""Rows of Arrow's as messages to publish.
 
 Rules:
 * Arrow joins its columns to the bytes that publish a block of rows, without a Python object for each row.
@@ -6,7 +6,8 @@ Rules:
   its first row in the batch, and sent in slices.
 * Objects are made where rows are wanted one by one: after a batch broke off, with headers, in atomic batches.
 
-Not here: whether rows can be stored (``rows``), the same bytes from objects (``jsproto.wire.bulk_encoder``).
+Not here: whether rows can be stored (``rows``), the same bytes from objects (``jsproto.wire.bulk_encoder``), what names
+are (``origins``).
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.headers import Headers
 from jsproto.grammar.subjects import check_subject
 from jsproto.wire.bulk_encoder import pub_head
+from pyspark_jetstream.origins import Segment
+
+Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
 
 BLOCK_ROWS: Final = 4_096
 BLOCK_BYTES: Final = 1024 * 1024  # of payloads, unless a row has more
@@ -39,27 +44,58 @@ class RowMessages(MessageColumns):
     @property
     def subjects(self) -> Sequence[str]:
         """Where each row goes."""
-        subjects = self._chunk.subjects
-        return [subjects] * len(self._rows) if isinstance(subjects, str) else self._objects(subjects)
+        chunk = self._chunk
+        if chunk.objects is not None:
+            return chunk.objects.subjects[self._rows.start : self._rows.stop]
+        subjects, _ = self.columns
+        return [subjects] * len(self) if isinstance(subjects, str) else self._objects(subjects)
 
     @property
     def payloads(self) -> Sequence[bytes]:
         """The data of each row."""
-        return self._objects(self._chunk.payloads)
-
-    @property
-    def headers(self) -> None:
-        """Rows have none."""
+        chunk = self._chunk
+        if chunk.objects is not None:
+            return chunk.objects.payloads[self._rows.start : self._rows.stop]
+        return self._objects(self.columns[1])
 
     def _objects(self, column: pa.ChunkedArray) -> list[Any]:
-        found: list[Any] = column.slice(self._rows.start, len(self._rows)).to_pylist()
+        found: list[Any] = column.to_pylist()
         return found
 
+    @property
+    def headers(self) -> Sequence[Headers | None] | None:
+        """The headers of each row. None: no row of the chunk has any."""
+        headers = self._chunk.headers
+        return None if headers is None else headers[self._rows.start : self._rows.stop]
+
+    @property
+    def columns(self) -> tuple[pa.ChunkedArray | str, pa.ChunkedArray]:
+        """Subjects, or the one that all rows have, and payloads."""
+        subjects, payloads = self._chunk.subjects, self._chunk.payloads
+        start, count = self._rows.start, len(self._rows)
+        return subjects if isinstance(subjects, str) else subjects.slice(start, count), payloads.slice(start, count)
+
+    @property
+    def segments(self) -> Sequence[Segment] | None:
+        """The names of all rows of the chunk. None: they have none."""
+        return self._chunk.segments
+
+    @property
+    def payload_sizes(self) -> Sequence[int]:
+        """Bytes of the data of each row."""
+        found: list[int] = pc.binary_length(self.columns[1]).to_pylist()
+        return found
+
+    @property
+    def longest(self) -> int:
+        """Bytes of a payload, at most."""
+        return self._chunk.longest
+
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
-        """The rows at the front as PUBs: none if a row of the chunk is too large."""
+        """The rows at the front as PUBs: none if a row of the chunk is too large, or has headers."""
         chunk, rows = self._chunk, self._rows
         at, pieces = rows.start, []
-        while at < rows.stop and most >= 0 and chunk.longest <= largest:
+        while at < rows.stop and most >= 0 and chunk.longest <= largest and chunk.headers is None:
             piece, at = chunk.encoded(at, rows.stop, most, reply, first + at - rows.start)
             pieces.append(piece)
             most -= len(piece)
@@ -68,12 +104,15 @@ class RowMessages(MessageColumns):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+    def __iter__(self) -> Iterator[Any]:
         """Few objects are made at first: a sender of single messages stops where there is no room, and comes again."""
         start, count = 0, 1
         while start < len(self):
             some = self[start : start + count]
-            yield from zip(some.subjects, some.payloads, strict=True)
+            columns = (
+                (some.subjects, some.payloads) if some.headers is None else (some.subjects, some.payloads, some.headers)
+            )
+            yield from zip(*columns, strict=True)
             start += count
             count *= 2
 
@@ -89,13 +128,23 @@ class Chunk:
     """The columns of rows that are sent together, and the block of them that is encoded.
 
     ``subjects`` are checked strings, or the one that all rows have. ``payloads`` are binary. Neither has nulls.
-    ``longest`` is the most bytes of a payload.
+    ``longest`` is the most bytes of a payload. ``headers`` are those of each row, ``segments`` the rows' names.
+    ``objects``: the rows as objects. They are made at once where rows have headers.
     """
 
-    def __init__(self, subjects: pa.ChunkedArray | str, payloads: pa.ChunkedArray, longest: int) -> None:
+    def __init__(
+        self,
+        subjects: pa.ChunkedArray | str,
+        payloads: pa.ChunkedArray,
+        longest: int,
+        segments: Sequence[Segment] | None = None,
+    ) -> None:
         self.subjects = subjects
         self.payloads = payloads
         self.longest = longest
+        self.segments = segments
+        self.headers: Sequence[Headers | None] | None = None
+        self.objects: MessageColumns | None = None
         self._rows = range(0)  # of the block
         self._key: object = None  # what it was encoded for
         self._offsets = self._bytes = memoryview(b"")

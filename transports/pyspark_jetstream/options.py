@@ -112,6 +112,10 @@ def _consumer(text: str) -> str:
     return check_name(text, "consumer")
 
 
+def _job(text: str) -> str:
+    return check_name(text, "job")
+
+
 def _delivery(text: str) -> Delivery:
     return {each.lower(): each for each in Delivery}[text.lower()]
 
@@ -335,8 +339,11 @@ class ReadOptions:
     max_records_per_partition: int = count("maxRecordsPerPartition", "sequences of a task", 250_000)
     fail_on_data_loss: bool = flag("failOnDataLoss", "false: go on with what is there", True)
     include_headers: bool = flag("includeHeaders", "of streams, not of a bucket", False, check=[_check_headers])
+    include_origin: bool = flag(
+        "includeOrigin", "a column `origin`, which names each row to the sinks `fastDedup` and `atomic`", False
+    )
     include_bookkeeping: bool = flag(
-        "includeBookkeeping", "show what the sink `atomic` leaves: markers (`*.$spark.QUERY.PARTITION`) and headers "
+        "includeBookkeeping", "show what the sink `atomic` leaves: markers (`*.$spark.*.*`) and headers "
         "`Nats-Batch-*`", False,
     )  # fmt: skip
     batch_size: int = count("batchSize", "rows of an Arrow batch", 10_000, 1_000_000)
@@ -352,6 +359,19 @@ class ReadOptions:
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _check_prefix(options: WriteOptions, field: attrs.Attribute[Any], prefix: str | None) -> None:
+    if prefix is not None and options.delivery is not Delivery.FAST_DEDUP:
+        way = "to run a job again, give txnAppId and txnVersion" if options.delivery is Delivery.ATOMIC else "take it"
+        raise OptionError(f"option msgIdPrefix is for delivery fastDedup: {way}")
+
+
+def _check_job(options: WriteOptions, field: attrs.Attribute[Any], version: int | None) -> None:
+    if (version is None) is not (options.txn_app_id is None):
+        raise OptionError("options txnAppId and txnVersion go together")
+    if version is not None and options.delivery is Delivery.FAST:
+        raise OptionError("options txnAppId and txnVersion need delivery fastDedup or atomic")
 
 
 @attrs.frozen(kw_only=True)
@@ -373,12 +393,21 @@ class WriteOptions:
     )
     subject: str | None = option("subject", "of rows that have none", parse=_subject, form=_A_SUBJECT)
     marker_subject: str | None = option(
-        "markerSubject", "`atomic`: markers go to `markerSubject.$spark.QUERY.PARTITION`", parse=_subject,
-        form=_A_SUBJECT,
+        "markerSubject", "`atomic`: markers go to `markerSubject.$spark.QUERY.*`",
+        parse=_subject, form=_A_SUBJECT,
     )  # fmt: skip
     msg_id_prefix: str | None = option(
-        "msgIdPrefix", "`fastDedup`: what message ids begin with", shown="id of the query or job"
-    )
+        "msgIdPrefix", "`fastDedup`: what message ids begin with", shown="id of the query or job",
+        check=[_check_prefix],
+    )  # fmt: skip
+    txn_app_id: str | None = option(
+        "txnAppId", "`save` with `fastDedup` or `atomic`: the name of the job, which makes a repetition of it known",
+        parse=_job, form="one token of a subject", excludes={"msgIdPrefix": ": it takes its place"},
+    )  # fmt: skip
+    txn_version: int | None = option(
+        "txnVersion", "a number of the job, which rises: in `foreachBatch` that of the micro-batch", parse=_natural,
+        form="a number from 0 on", check=[_check_job],
+    )  # fmt: skip
     flow: int = count("flow", "fast ingest: messages between acknowledgements", DEFAULT_FLOW, MAX_FLOW)
     max_outstanding_acks: int = count(
         "maxOutstandingAcks", "fast ingest: acknowledgements that may be open", 2, 3

@@ -23,9 +23,9 @@ from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.publish_headers import MSG_ID, TTL, PublishOptions, publish_headers
 from jsproto.grammar.subjects import check_subject, matches
-from pyspark_jetstream.delivery import Row
-from pyspark_jetstream.messages import Chunk
-from pyspark_jetstream.schema import Target
+from pyspark_jetstream.messages import Chunk, RowMessages
+from pyspark_jetstream.origins import segments_of
+from pyspark_jetstream.schema import ORIGIN, Target
 
 MAX_KNOWN_SUBJECTS: Final = 100_000
 CHUNK: Final = 5  # Arrow batches, unless they have so many bytes before
@@ -52,14 +52,22 @@ class _Refused(Exception):
 
 
 def chunks_of(
-    batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target, partition: int
-) -> Iterator[Sequence[Row]]:
-    """The rows, chunk by chunk: (subject, payload), with headers where there are any. RowError."""
+    batches: Iterable[pa.RecordBatch],
+    names: Sequence[str],
+    subject: str | None,
+    target: Target,
+    partition: int,
+    attempt: int | None = None,
+) -> Iterator[RowMessages]:
+    """The rows, chunk by chunk: (subject, payload), with headers where there are any. RowError.
+
+    ``attempt``: the number of the task that writes them. None: it is not known.
+    """
     before = 0
     taken = _Taken(target)
     for chunk in _together(batches):
         try:
-            rows = _rows(chunk, names, subject, taken)
+            rows = _rows(chunk, names, subject, taken, attempt)
         except _Refused as refused:
             raise RowError(f"row {before + refused.at} of partition {partition} {refused.why}") from None
         yield rows
@@ -102,7 +110,9 @@ class _Taken:
         return None
 
 
-def _rows(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> Sequence[Row]:
+def _rows(
+    chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, attempt: int | None
+) -> RowMessages:
     target = taken.target
     data = chunk.column("data").cast(pa.binary())
     lengths = pc.binary_length(data)
@@ -111,9 +121,12 @@ def _rows(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Ta
         at = pc.index(lengths, longest).as_py()
         raise _Refused(at, f"has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
     payloads = data.fill_null(b"") if data.null_count else data
-    messages = Chunk(_subjects(chunk, names, subject, taken), payloads, longest).messages
-    headers = _headers(chunk, names, messages)
-    return messages if headers is None else MessageColumns(messages.subjects, messages.payloads, headers)
+    segments = segments_of(chunk.column(ORIGIN), attempt) if ORIGIN in names else None
+    found = Chunk(_subjects(chunk, names, subject, taken), payloads, longest, segments)
+    found.headers = _headers(chunk, names, found.messages)
+    if found.headers is not None:
+        found.objects = MessageColumns(found.messages.subjects, found.messages.payloads, found.headers)
+    return found.messages
 
 
 def _subjects(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> pa.ChunkedArray | str:

@@ -21,6 +21,9 @@ from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import Delivery, WriteOptions
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+ORIGIN: Final = "origin"
+ORIGIN_TYPE: Final = "struct<task:bigint,seq:bigint,attempt:bigint>"
+"""Of a row's name: see ``origins``."""
 _READ: Final = {
     "subject": "string",
     "data": "binary",
@@ -29,6 +32,7 @@ _READ: Final = {
     "timestamp": "timestamp",
     "headers": HEADERS_TYPE,
     "timestamp_ns": "bigint",
+    ORIGIN: ORIGIN_TYPE,
 }
 DEFAULT: Final = "subject string, data binary, stream string, seq bigint, timestamp timestamp"
 _WRITE: Final = {
@@ -50,6 +54,7 @@ _WRITE: Final = {
     "schedule_rollup": ("string",),
     "incr": ("bigint", "int"),
     "trace": ("string",),
+    ORIGIN: (ORIGIN_TYPE,),
 }
 
 
@@ -62,9 +67,15 @@ class Target:
     max_size: int
 
 
-def read_schema(include_headers: bool) -> str:
+def read_schema(include_headers: bool, include_origin: bool) -> str:
     """The schema of a read, as DDL."""
-    return f"{DEFAULT}, headers {HEADERS_TYPE}" if include_headers else DEFAULT
+    headers = f", headers {HEADERS_TYPE}" if include_headers else ""
+    return f"{DEFAULT}{headers}{origin_column(include_origin)}"
+
+
+def origin_column(include_origin: bool) -> str:
+    """What is added to a schema for names of rows, as DDL."""
+    return f", {ORIGIN} {ORIGIN_TYPE}" if include_origin else ""
 
 
 def check_read_schema(schema: StructType) -> None:
@@ -99,14 +110,15 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
     names = []
     for name, column in zip(written_names(schema.names), schema.fields, strict=True):
         wanted = _WRITE.get(name)
-        if wanted is None:
+        fits = wanted is not None and _plain(column.dataType.simpleString()) in map(_plain, wanted)
+        if wanted is None or (name == ORIGIN and not fits):
             if options.ignore_extra_columns:
                 continue
             raise OptionError(
                 f"column {column.name!r} cannot be written (there are {', '.join(_WRITE)}): "
                 "drop it, or set ignoreExtraColumns"
             )
-        if _plain(column.dataType.simpleString()) not in map(_plain, wanted):
+        if not fits:
             raise OptionError(
                 f"column {column.name} must be {' or '.join(wanted)}, not {column.dataType.simpleString()}"
             )

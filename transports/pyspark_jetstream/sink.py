@@ -5,7 +5,9 @@ Rules:
 * Spark runs a task again when it fails, and sometimes twice at once, and does not say which of the runs counts. What
   then is stored is what ``delivery`` promises.
 * What only a task needs is imported there. Spark plans a write in a process of its own, which starts sooner without it.
-* A task of a streaming write has the number of its micro-batch from its local properties. Spark has no other place.
+* A task of a streaming write has the number of its micro-batch from its local properties. Spark has no other place. A
+  batch write has it from its options, if it is to be known when it comes again.
+* The commit of ``atomic`` stores that all of a micro-batch is stored.
 
 Not here: storing rows (``delivery``).
 """
@@ -26,10 +28,11 @@ from jsproto.errors import UnsupportedByServerError
 from jsproto.grammar.publish_headers import check_releases
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
+from pyspark_jetstream.markers import TaskId, any_marker, check_keeps_markers
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
 from pyspark_jetstream.planning import covers
-from pyspark_jetstream.schema import Target, check_write_schema, written_names
+from pyspark_jetstream.schema import ORIGIN, Target, check_write_schema, written_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,11 +44,12 @@ UNLIMITED: Final = 2**63
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task says of its rows."""
+    """What one task says of its rows. ``query``: the query or job that it belongs to."""
 
     partition: int
     rows: int
     sent: int
+    query: str = ""
 
 
 class _Writes:
@@ -64,38 +68,65 @@ class _Writes:
             except UnsupportedByServerError as error:
                 raise OptionError(str(error)) from None
 
-    def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
-        """Store the rows of a task."""
-        from pyspark_jetstream.delivery import TaskId, store
+    def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int, *, in_turn: bool) -> Written:
+        """Store the rows of a task. ``in_turn``: there is a micro-batch for each number."""
+        from pyspark_jetstream.delivery import store
+        from pyspark_jetstream.origins import attempt_number
         from pyspark_jetstream.rows import chunks_of
 
         context = TaskContext.get()
-        task = TaskId(query, batch, context.partitionId() if context is not None else 0)
+        task = TaskId(query, batch, context.partitionId() if context is not None else 0, in_turn)
+        attempt = attempt_number(context)
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
         # one that finds it lost is sent again anyway.
         rows = f"partition {task.partition} of the rows for stream {self.options.stream}"
         with in_task(self.options.connection, rows, reader_thread=self.options.delivery == Delivery.ATOMIC) as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             named = (batch.rename_columns(self.columns) for batch in iterator)
-            chunks = chunks_of(named, self.names, self.options.subject, target, task.partition)
-            stored = store(nc, js, chunks, task, self.options)
-        return Written(task.partition, stored.rows, stored.sent)
+            chunks = chunks_of(named, self.names, self.options.subject, target, task.partition, attempt)
+            is_named = ORIGIN in self.names and attempt is not None
+            stored = store(nc, js, chunks, task, self.options, is_named=is_named)
+        return Written(task.partition, stored.rows, stored.sent, query)
+
+    def mark_whole(self, messages: Sequence[WriterCommitMessage | None], batch: int, *, in_turn: bool) -> None:
+        """Store that all tasks of a micro-batch have stored their rows. WriteError, or the error of the connection."""
+        from pyspark_jetstream.atomic import mark_whole
+
+        written = next((each for each in messages if isinstance(each, Written)), None)
+        if written is None or self.options.delivery != Delivery.ATOMIC:
+            return
+        task = TaskId(written.query, batch, written.partition, in_turn)
+        with ReconnectingClient(self.options.connection) as client:
+            client.request(lambda js: mark_whole(js, self.options, task))
 
 
 class JetStreamWriter(_Writes, DataSourceArrowWriter):
-    """A batch write. Each job is a query of its own: run again as a whole it stores its rows again."""
+    """A batch write. Each job is a query of its own: run again as a whole it stores its rows again.
+
+    A job with a name (``txnAppId``) is known by its version when it comes again.
+    """
 
     def __init__(self, schema: StructType, options: WriteOptions, overwrite: bool) -> None:
         super().__init__(schema, options, overwrite)
-        self._job = uuid.uuid4().hex
+        self._job = options.txn_app_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Store the rows of a task."""
-        return self.store(iterator, self._job, 0)
+        return self.store(iterator, self._job, self.options.txn_version or 0, in_turn=False)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Store that a version of a job is stored as a whole. Nobody asks that of a job without a name."""
+        if self.options.txn_version is not None:
+            self.mark_whole(messages, self.options.txn_version, in_turn=False)
 
 
 class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
     """A streaming write."""
+
+    def __init__(self, schema: StructType, options: WriteOptions, overwrite: bool) -> None:
+        if options.txn_app_id is not None:
+            raise OptionError("options txnAppId and txnVersion are for save: a streaming query has its own")
+        super().__init__(schema, options, overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Store the rows of a task of a micro-batch."""
@@ -108,7 +139,11 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
                     f"delivery {self.options.delivery} needs to know its micro-batch, and Spark does not say"
                 )
             batch, query = "0", "unknown"
-        return self.store(iterator, query, int(batch))
+        return self.store(iterator, query, int(batch), in_turn=True)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Store that a micro-batch is stored as a whole."""
+        self.mark_whole(messages, batchId, in_turn=True)
 
 
 _ALLOWED_BY: Final = {
@@ -141,10 +176,8 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
             raise OptionError(f"stream {stream} takes no atomic batches: update it with allow_atomic=True")
         if options.marker_subject is None:
             raise OptionError("delivery atomic needs option markerSubject: a subject of the stream for its markers")
-        if config.retention == "interest":
-            text = f"stream {stream} keeps only what consumers wait for (retention interest)"
-            raise OptionError(f"{text}, so it would lose the markers of delivery atomic: take fastDedup")
-        if not any(covers(each, f"{options.marker_subject}.{MARKER}.*.*") for each in subjects):
+        check_keeps_markers(config, options)
+        if not any(covers(each, any_marker(options)) for each in subjects):
             text = (
                 f"markers go to {options.marker_subject}.{MARKER}.QUERY.PARTITION, which stream {stream} does not take"
             )

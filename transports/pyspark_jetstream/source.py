@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -43,6 +44,7 @@ from pyspark_jetstream.offsets import (
 )
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import EARLIEST, LATEST, ReadMode, ReadOptions
+from pyspark_jetstream.origins import attempt_number, task_number
 from pyspark_jetstream.planning import (
     Range,
     begin_at,
@@ -95,7 +97,8 @@ class Reads:
         if wanted.hi <= wanted.first:
             return
         kind = BatchBuilder if options.kv_bucket is None else BucketBuilder
-        builder = kind(self.schema, wanted.stream, options)
+        task = task_number(wanted.stream, wanted.end.identity, wanted.lo, wanted.hi, wanted.subject)
+        builder = kind(self.schema, wanted.stream, options, (task, attempt_number(TaskContext.get())))
         what = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
         with in_task(options.connection, what) as (nc, js):
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)

@@ -1,7 +1,8 @@
 """What ``mirror`` and ``replay`` have in common: from which stream to which, and messages of one as rows for another.
 
-Rules: subject, data and headers go along. Headers that mean something to a server do not, because they would act a
-second time (``Nats-Expected-...``, ``Nats-Rollup``). Of these only the message id goes along, with ``fast``.
+Rules: subject, data and headers go along, and the row's name, where the delivery makes use of it. Headers that mean
+something to a server do not, because they would act a second time (``Nats-Expected-...``, ``Nats-Rollup``). Of these
+the message id alone goes along, with ``fast``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyspark_jetstream.pipelines.jobs.arguments import Access, Destination, Sour
 from pyspark_jetstream.pipelines.jobs.running import Run
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 from pyspark_jetstream.pipelines.jobs.summary import Summary
+from pyspark_jetstream.schema import ORIGIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +51,8 @@ class Copy(Source, Destination):
         what a new target takes: without them what the source takes, with the prefix. Raises: BadUsage, BadInput.
         """
         place = run.reach(access)
-        options = {**place.options, **self.of(self.source), "includeHeaders": "true"}
+        named = {} if self.delivery is Delivery.FAST else {"includeOrigin": "true"}
+        options = {**place.options, **self.of(self.source), "includeHeaders": "true", **named}
         there = place if self.to_servers is None else run.reach(access, self.to_servers)
         config = place.info(self.source).config
         if self.to_servers is None and self.target == self.source:
@@ -72,4 +75,6 @@ def as_messages(rows: DataFrame, prefix: str | None, delivery: Delivery) -> Data
     if delivery is Delivery.FAST:
         ids = F.filter("headers", lambda pair: pair["key"] == MSG_ID)
         columns.append(F.get(ids, 0)["value"].cast("string").alias("msg_id"))
-    return rows.select(*columns, plain.alias("headers"), *(each for each in ("timestamp",) if each in rows.columns))
+    return rows.select(
+        *columns, plain.alias("headers"), *(each for each in ("timestamp", ORIGIN) if each in rows.columns)
+    )

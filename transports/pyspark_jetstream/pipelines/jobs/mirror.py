@@ -45,8 +45,8 @@ class Query:
     """What becomes of the messages, and which subjects these then have."""
 
     sql: str | None = option(
-        "A query over the view 'messages' (subject, data, stream, seq, timestamp, headers), which gives subject and "
-        "data, and if you like headers and msg_id.", "QUERY",
+        "A query over the view 'messages' (subject, data, stream, seq, timestamp, headers, and origin but with fast), "
+        "which gives subject and data, and if you like headers, msg_id and origin.", "QUERY",
     )  # fmt: skip
     python: Callable[[DataFrame], Any] | None = option(
         "Or: a Python file and the function in it that makes one DataFrame of the other.", "FILE:NAME", parse=_function
@@ -104,7 +104,8 @@ def mirror(
 
     What is read again is the same again. When Spark runs a task or a micro-batch again, fast stores its rows again.
     By fastDedup nothing more is stored within the duplicate window of TARGET. By atomic nothing more is stored at all.
-    For the last two a query must not shuffle.
+    For the last two a query keeps the column origin, and does not shuffle: else atomic fails where rows come again
+    otherwise than they were.
 
     With --read-mode sourcing STREAM is a work queue, or has retention interest. Its messages go when they are copied.
     """
