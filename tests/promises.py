@@ -308,8 +308,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_RECONNECT + "a_dead_link_is_replaced",
         ),
         promise(
-            "It makes 60 attempts in a row. It pauses for 2 seconds when all servers have been tried, or when they "
-            "keep closing the link.",
+            "It makes 60 attempts in a row at each server. It pauses for 2 seconds when all servers have been tried, "
+            "or when they keep closing the link.",
             CLIENT_DIALLER + "by_default_sixty_attempts_and_two_seconds",
             CLIENT_DIALLER + "attempts_in_a_row_are_limited",
             CLIENT_DIALLER + "links_that_do_not_last_are_followed_by_pauses",

@@ -337,9 +337,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:ConnectOptions": (
         promise(
-            "After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, "
-            "0: not at all).",
+            "After a lost link the servers are dialled again, each ``max_reconnect_attempts`` times in a row (-1: for "
+            "ever, 0: not at all).",
             CLIENT_DIALLER + "attempts_in_a_row_are_limited",
+            CLIENT_DIALLER + "whoever_lives_is_dialled_before_it_gives_up",
             CLIENT_DIALLER + "by_default_sixty_attempts_and_two_seconds",
         ),
         promise(

@@ -226,6 +226,28 @@ def test_the_other_server_may_be_one_that_it_names_itself() -> None:
     assert host(harness.session) == "b"
 
 
+def test_the_last_server_of_a_cluster_is_not_left_for_those_that_are_gone() -> None:
+    harness = linked(servers="a,b", reconnect_time_wait=0, reconnect_jitter=0, info={"connect_urls": ["a:4222", "c:4222"]})
+    harness.feed(encode_info(json.dumps({**INFO, "connect_urls": ["a:4222"]}).encode()))
+    going(harness)
+    harness.advance(10.0)
+    assert harness.session.url == "nats://a:4222"
+    going(harness, connect_urls=["d:4222"])  # one that has come meanwhile
+    harness.advance(10.0)
+    assert host(harness.session) == "b"
+    harness.session.connection_failed("refused", harness.now)
+    assert host(harness.session) == "d"
+
+
+def test_another_server_may_go_before_the_link_was_left() -> None:
+    harness = linked(servers="a", info={"connect_urls": ["a:4222", "b:4222"]}, reconnect_jitter=0, reconnect_time_wait=9)
+    going(harness, connect_urls=["b:4222"])
+    assert harness.session.is_connected
+    going(harness)
+    harness.advance(20.0)
+    assert harness.session.is_connected
+
+
 def test_it_is_told_once() -> None:
     harness = linked(servers="a")
     assert len(going(harness)) == 2

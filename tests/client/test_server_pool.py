@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.client.connection.options import connect_options
-from jsproto.client.connection.server_pool import MAX_ADDRESSES, ServerPool
+from jsproto.client.connection.server_pool import MAX_NAMED, ServerPool
+from jsproto.wire.encoder import PONG, encode_info
+from tests.harness import INFO, Harness
 
 
 def plan(servers: str = "a,b,c", seed: int = 1, **options: Any) -> ServerPool:
@@ -69,7 +72,7 @@ def test_attempts_in_a_row_are_limited(limit: int, servers: int) -> None:
             dialler.handle_timeout(deadline)
         dialler.failed("refused", 0.0)
         failures += 1
-    assert failures == limit
+    assert failures == limit * servers
 
 
 @pytest.mark.parametrize("servers", ["a", "a,b,c"])
@@ -121,15 +124,14 @@ def test_different_clients_pause_differently() -> None:
 def test_servers_tell_of_others() -> None:
     dialler = plan("nats://user:pw@a:1")
     dialler.learn(
-        ["b:2", "a:1", "not a server:x", "b:2", "[::1]:3", "c\r\nd:4", "c\td:4", "c\0d:4", "c:4\r\n", "\nc:4"]
+        ["b:2", "a:1", "not a server:x", "b:2", "[::1]:3", "c\r\nd:4", "c\td:4", "c\0d:4", "c:4\r\n", "\nc:4"],
+        leaving=False,
     )
     assert [(address.host, address.port) for address in dialler._pool] == [("a", 1), ("b", 2), ("::1", 3)]
     dialler.connected(0.0)
     dialler.lost(0.0)
     assert dialler.address is not None
     assert (dialler.address.host, dialler.address.port, dialler.address.user) == ("b", 2, "user")
-    dialler.learn([f"h{n}:1" for n in range(1_000)])
-    assert len(dialler._pool) == MAX_ADDRESSES
 
 
 def test_by_default_sixty_attempts_and_two_seconds() -> None:
@@ -176,7 +178,7 @@ def test_servers_that_are_named_come_after_the_given_ones_in_random_order() -> N
     orders = set()
     for number in range(100):
         dialler = plan("a,b", Random(number).getrandbits(64), dont_randomize=False)
-        dialler.learn(["c", "d", "e"])
+        dialler.learn(["c", "d", "e"], leaving=False)
         hosts = [address.host for address in dialler._pool]
         assert sorted(hosts[:2]) == ["a", "b"]
         orders.add("".join(hosts[2:]))
@@ -219,7 +221,7 @@ def test_without_jitter_pauses_are_as_long_as_they_should_be() -> None:
 # -- the first connection ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("attempts", "made"), [(1, 3), (3, 3), (7, 7)])
+@pytest.mark.parametrize(("attempts", "made"), [(1, 3), (3, 9), (7, 21)])
 def test_the_first_connection_is_tried_again(attempts: int, made: int) -> None:
     dialler = plan(
         retry_on_first_connect=True, max_reconnect_attempts=attempts, reconnect_jitter=0, reconnect_time_wait=8.0
@@ -232,7 +234,7 @@ def test_the_first_connection_is_tried_again(attempts: int, made: int) -> None:
             assert deadline == now + 8.0
             now = deadline
             assert not dialler.handle_timeout(now)
-    assert hosts == ("abc" * 3)[:made]  # each server once, at least
+    assert hosts == ("abc" * 7)[:made]
     assert not dialler.refused
 
 
@@ -297,10 +299,156 @@ def test_a_pause_can_be_ended() -> None:
     assert dialler.deadline() is None
 
 
-def test_whether_there_are_other_servers() -> None:
-    dialler = plan("a")
-    assert not dialler.has_others
-    dialler.learn(["a:4222"])
-    assert not dialler.has_others
-    dialler.learn(["b:4222"])
+# -- servers that come and go ------------------------------------------------------------------------------------------
+
+
+def hosts_of(dialler: ServerPool) -> str:
+    return "".join(address.host for address in dialler._pool)
+
+
+def test_what_is_no_longer_named_is_forgotten_but_not_what_was_given_or_is_in_use() -> None:
+    dialler = plan("a,b")
+    dialler.dialled()
+    dialler.learn(["c", "d"], leaving=False)
+    dialler.connected(0.0)
+    assert hosts_of(dialler) == "abcd"
+    dialler.lost(0.0, left=True)
+    dialler.failed("refused", 0.0)
+    assert host(dialler) == "c"
+    dialler.dialled()
+    dialler.connected(0.0)
+    dialler.learn(["e", "a"], leaving=False)
+    assert hosts_of(dialler) == "cabe"  # c is in use
+    dialler.learn([], leaving=False)  # a server that tells of no others
+    dialler.learn(["not a server:x"], leaving=False)
+    assert hosts_of(dialler) == "cabe"
+    dialler.lost(0.0)
+    assert host(dialler) == "a"
+    dialler.dialled()
+    dialler.learn(["e", "a"], leaving=False)
+    assert hosts_of(dialler) == "abe"
+
+
+def test_however_many_are_named_the_latest_are_known() -> None:
+    dialler = plan("a,b")
+    for round in range(3):
+        dialler.learn([f"h{round}-{n}:1" for n in range(1_000)], leaving=False)
+        assert len(dialler._pool) == 2 + MAX_NAMED
+        assert {address.host.split("-")[0] for address in dialler._pool} == {"a", "b", f"h{round}"}
+
+
+def test_named_servers_can_be_ignored() -> None:
+    dialler = plan("a,b", ignore_discovered_servers=True)
+    dialler.dialled()
+    dialler.learn(["c"], leaving=False)
+    assert hosts_of(dialler) == "ab"
     assert dialler.has_others
+
+
+@pytest.mark.parametrize(
+    ("servers", "named", "last", "others"),
+    [
+        ("a", [], [], False),
+        ("a", ["a"], [], False),
+        ("a", ["10.0.0.1"], [], False),  # which is a itself, by its number
+        ("a", ["10.0.0.1", "10.0.0.2"], ["10.0.0.2"], True),
+        ("a", [], ["b"], True),
+        ("a,b", [], [], True),  # nobody knows: b may live
+        ("a,b", ["a"], [], False),  # b is not in the cluster of a any more
+        ("a,b", ["a", "b"], ["b"], True),
+    ],
+)
+def test_whether_there_are_other_servers(servers: str, named: list[str], last: list[str], others: bool) -> None:
+    dialler = plan(servers)
+    dialler.dialled()
+    dialler.learn(named, leaving=False)
+    dialler.connected(0.0)
+    dialler.learn(last, leaving=True)
+    assert dialler.has_others is others
+
+
+def test_what_the_last_server_said_does_not_hold_for_the_next() -> None:
+    dialler = plan("a,b")
+    dialler.dialled()
+    dialler.learn(["a"], leaving=False)
+    dialler.connected(0.0)
+    assert not dialler.has_others
+    dialler.lost(100.0)
+    dialler.dialled()
+    dialler.connected(100.0)
+    assert dialler.has_others
+
+
+INFOS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8)
+
+
+@given(
+    st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1), st.booleans(), st.booleans(),
+    st.lists(st.tuples(INFOS, st.sets(st.integers(0, 9))), max_size=12),
+)  # fmt: skip
+def test_whoever_lives_is_dialled_before_it_gives_up(
+    given: int, most: int, seed: int, keeps_order: bool, ignores: bool, links: list[tuple[list[list[int]], set[int]]]
+) -> None:
+    """Any sequence of INFOs on each link, and any servers that live when it is lost."""
+    dialler = plan(
+        ",".join(f"h{n}" for n in range(given)), seed, max_reconnect_attempts=most, dont_randomize=keeps_order,
+        ignore_discovered_servers=ignores,
+    )  # fmt: skip
+    now = 0.0
+    for infos, alive in links:
+        in_use = int((host(dialler) or "")[1:])
+        dialler.dialled()
+        for named in infos:
+            dialler.learn([f"h{n}" for n in named], leaving=False)
+        dialler.connected(now)
+        said = [set(named) for named in infos if named]
+        known = {*range(given), in_use, *(said[-1] if said and not ignores else ())}
+        assert {address.host for address in dialler._pool} == {f"h{n}" for n in known}
+        now += 1_000.0
+        dialler.lost(now)
+        tried: list[int] = []
+        while not dialler.gave_up and int((host(dialler) or "h-1")[1:]) not in alive:
+            if dialler.address is None:
+                now = dialler.deadline() or now
+                dialler.handle_timeout(now)
+                continue
+            tried.append(int(dialler.address.host[1:]))
+            dialler.failed("down", now)
+        assert len(set(tried)) <= len(known)
+        if dialler.gave_up:
+            assert not known & alive
+            assert sorted(tried) == sorted(most * list(known))
+            return
+        assert len(tried) == len(set(tried))  # none twice, before one that lives
+
+
+def test_rolling_restarts() -> None:
+    """Each round takes the three servers away, one after the other, and brings three with other addresses."""
+    harness = Harness(servers="nats.internal", max_reconnect_attempts=60, dont_randomize=True, connected=False)
+    session = harness.session
+    alive = [f"10.0.0.{k}:4222" for k in range(3)]
+
+    def announce() -> None:
+        harness.feed(encode_info(json.dumps({**INFO, "connect_urls": alive}).encode()))
+
+    def link() -> None:
+        session.connection_made(harness.now)
+        announce()
+        harness.feed(PONG)
+
+    link()
+    for number in range(1, 30):
+        for k in range(3):
+            alive[k] = f"10.0.{number}.{k}:4222"
+            announce()
+        harness.now += 600.0
+        session.receive_eof(harness.now)
+        address = session.connect_to
+        assert address is not None
+        if address.host == "nats.internal":
+            session.connection_failed("no such pod", harness.now)
+            address = session.connect_to
+        assert address is not None
+        assert f"{address.host}:{address.port}" in alive
+        link()
+        assert len(session._server_pool._pool) <= 4

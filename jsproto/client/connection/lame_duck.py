@@ -3,6 +3,7 @@
 Rules:
 
 * The link is left when nothing is under way on it: no request, no batch, and nothing that waits to be written.
+* It is left for another server only: the last one of a cluster stays in use until it goes.
 * It begins at a random moment, so that the clients of a server do not all come to the next one at once.
 * What was published must have been processed. An answer to the last message shows it, or else the answer to a PING.
 * Under a stream of messages without answers the link is left after ``MAX_PINGS`` PINGs: those messages may be lost.
@@ -57,7 +58,9 @@ class LameDuckMove(Conversation):
     def check(self, now: float) -> None:
         """Leave the link if nothing is under way."""
         session, ping = self._session, self._ping
-        if now < self._begins_at or session.is_busy or (ping is not None and not ping.done):
+        if now < self._begins_at or not session.has_other_servers or session.is_busy:
+            return
+        if ping is not None and not ping.done:
             return
         published = session.published
         processed = published == session.requests.last_message or (ping is not None and published == self._pinged_at)

@@ -33,7 +33,11 @@ _KINDS: Final[tuple[tuple[Any, str, Sequence[str]], ...]] = (
     ((str, type(None)), "a str or None", ("name", "user", "password", "token", "nkey", "tls_hostname")),
     ((Callable, type(None)), "a function or None", ("signature_cb", "user_jwt_cb")),
     (str, "a str", ("inbox_prefix",)),
-    (bool, "True or False", ("echo", "tls_handshake_first", "retry_on_first_connect", "dont_randomize")),
+    (
+        bool,
+        "True or False",
+        ("echo", "tls_handshake_first", "retry_on_first_connect", "dont_randomize", "ignore_discovered_servers"),
+    ),
     ((int, float), "a number of seconds or a timedelta", sorted(_TIMES)),
     (int, "an int", ("max_outstanding_pings", "max_reconnect_attempts", "flush_at", "pending_size")),
 )
@@ -98,6 +102,7 @@ class ConnectKeywords(TypedDict, total=False):
     retry_on_first_connect: bool
     first_connect_timeout: Duration | None
     dont_randomize: bool
+    ignore_discovered_servers: bool
     inbox_prefix: str
     echo: bool
     linger: Duration
@@ -130,12 +135,13 @@ class ConnectOptions:
 
     * ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for every request.
     * A PING goes out every ``ping_interval``. After ``max_outstanding_pings`` unanswered ones the link counts as dead.
-    * After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0: not
-      at all). A pause of ``reconnect_time_wait`` follows when all have been tried, or did not stay for so long.
+    * After a lost link the servers are dialled again, each ``max_reconnect_attempts`` times in a row (-1: for ever, 0:
+      not at all). A pause of ``reconnect_time_wait`` follows when all have been tried, or did not stay for so long.
     * Up to ``reconnect_jitter`` makes the pause longer at random, with TLS up to ``reconnect_jitter_tls``.
-    * ``retry_on_first_connect``: the first connection is tried as often, with the same pauses, and each server once at
-      least. ``first_connect_timeout`` bounds all of it. None: the number of attempts does.
+    * ``retry_on_first_connect``: the first connection is tried as often, with the same pauses.
+      ``first_connect_timeout`` bounds all of it. None: the number of attempts does.
     * Servers are dialled in random order, with ``dont_randomize`` in the order in which they were given.
+    * Those that the server in use names as its cluster's are dialled too, but not with ``ignore_discovered_servers``.
 
     Writing:
 
@@ -166,6 +172,7 @@ class ConnectOptions:
     retry_on_first_connect: bool = False
     first_connect_timeout: float | None = None
     dont_randomize: bool = False
+    ignore_discovered_servers: bool = False
     inbox_prefix: str = "_INBOX"
     echo: bool = True
     linger: float = 0.0005

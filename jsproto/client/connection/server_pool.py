@@ -4,14 +4,17 @@ Rules:
 
 * The order of the addresses is random, unless ``dont_randomize`` keeps that in which they were given.
 * The first time each address is tried once, without waiting. With ``retry_on_first_connect`` pauses follow, and more
-  rounds, until there were ``max_reconnect_attempts`` or the time ``first_connect_timeout`` is over.
+  rounds, until there were enough attempts or the time ``first_connect_timeout`` is over.
 * After a lost link the other addresses go first and the lost one last, at once.
 * When all have been tried there is a pause. Jitter makes it longer, so that many clients do not come back in step.
 * A link that was lost before it lived as long as a pause counts as a failed attempt. After as many of them in a row as
   there are addresses, a pause follows each. A link that this side has left counts as none.
-* Failed attempts in a row are counted. The session ends when there are ``max_reconnect_attempts`` of them.
+* Failed attempts in a row are counted by address. The session ends when each address of the pool has had
+  ``max_reconnect_attempts`` of them. So no address is given up before it was dialled.
 * The session ends as well when one address has refused the credentials twice since the last connection.
-* A server names others of its cluster (``connect_urls`` in INFO). They are tried after the given addresses.
+* A server names those of its cluster (``connect_urls`` in INFO). They are tried after the given addresses.
+* A named address that the last INFO with names leaves out is forgotten, unless it is in use. Given ones stay.
+* INFO without names says nothing, as long as the server is not in lame-duck mode. With it, there are no others.
 
 Not here: sockets, handshakes, what is lost with a link.
 """
@@ -20,13 +23,16 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from jsproto.client.connection.options import Address, ConnectOptions, parse_address
 from jsproto.errors import LocalProtocolError
 from jsproto.timers import Timer, Timers
 
-MAX_ADDRESSES: Final = 64  # addresses that servers may add are anybody's: keep few
+Place: TypeAlias = tuple[str, int]
+"""Host and port."""
+
+MAX_NAMED: Final = 64  # addresses that one INFO may add: they are anybody's, so keep few
 MAX_ATTEMPTS_KEPT: Final = 64  # for the error; counting goes on
 MAX_REFUSALS: Final = 2  # of one address; the second attempt is for credentials that were renewed meanwhile
 
@@ -42,21 +48,24 @@ class ServerPool:
     """
 
     __slots__ = (
-        "_connected_at", "_failures", "_first_until", "_jitter", "_keeps_order", "_max_failures", "_pause", "_pool",
-        "_refusals", "_repeats", "_seed", "_short_links", "_timers", "_was_connected", "address", "attempts", "refused",
+        "_connected_at", "_failures", "_first_until", "_given", "_ignores_named", "_jitter", "_keeps_order",
+        "_max_failures", "_named", "_pause", "_pool", "_refusals", "_repeats", "_seed", "_short_links", "_timers",
+        "address", "attempts", "refused",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, seed: int) -> None:
         """``seed`` spreads the pauses of different clients, and orders the addresses."""
         self._seed = seed
         self._keeps_order = options.dont_randomize
-        self._pool = deque(self._ordered(options.servers))
+        self._pool = deque(self._ordered(options.servers))  # the first one is in use, or dialled next
+        self._given = {_place(address) for address in options.servers}
+        self._named: set[Place] | None = None  # by the server in use. None: it has named none
+        self._ignores_named = options.ignore_discovered_servers
         self._pause = options.reconnect_time_wait
         is_secure = options.tls not in (None, False) or any(address.tls for address in options.servers)
         self._jitter = options.reconnect_jitter_tls if is_secure else options.reconnect_jitter
         self._max_failures = options.max_reconnect_attempts
         self._repeats = options.retry_on_first_connect  # whether a round that failed is followed by another one
-        self._was_connected = False
         self._first_until = options.first_connect_timeout  # seconds
         self._failures = 0  # in a row
         self._connected_at = 0.0
@@ -73,40 +82,48 @@ class ServerPool:
         self._refusals.clear()
         self.refused = False
         self._failures = 0
-        self._repeats = self._was_connected = True
+        self._repeats = True
         self._first_until = None
         self._timers.clear()
         self._connected_at = now
 
-    def learn(self, connect_urls: Iterable[str]) -> None:
-        """Add the addresses that a server names in its INFO. A text that is no address is passed over."""
-        known = {(address.host, address.port) for address in self._pool}
+    def learn(self, connect_urls: Iterable[str], *, leaving: bool) -> None:
+        """Take over the addresses that the server in use names in its INFO. A text that is no address is passed over.
+
+        ``leaving``: the server is in lame-duck mode, and names only others.
+        """
+        if self._ignores_named:
+            return
+        named: dict[Place, Address] = {}
         like = self._pool[0]
         name = like.tls_name if like.is_numeric else like.host
-        found: list[Address] = []
         for url in connect_urls:
             try:
-                named = parse_address(url)
+                told = parse_address(url)
             except LocalProtocolError:
                 continue
-            if (named.host, named.port) not in known and len(known) < MAX_ADDRESSES:
-                known.add((named.host, named.port))
-                found.append(
-                    Address(
-                        named.host, named.port, like.user, like.password, like.token, like.tls,
-                        name if named.is_numeric else None,
-                    )
+            if len(named) < MAX_NAMED:
+                named[_place(told)] = Address(
+                    told.host, told.port, like.user, like.password, like.token, like.tls,
+                    name if told.is_numeric else None,
                 )  # fmt: skip
-        self._pool.extend(self._ordered(found))
+        if not named and not (leaving and self._named is not None):
+            return  # it names no servers at all
+        self._named = set(named)
+        kept = {_place(like), *self._given, *named}
+        self._pool = deque(address for address in self._pool if _place(address) in kept)
+        known = {_place(address) for address in self._pool}
+        self._pool.extend(self._ordered(address for place, address in named.items() if place not in known))
 
     @property
     def has_others(self) -> bool:
-        """Whether there are addresses besides the one that is connected."""
-        return len(self._pool) > 1
+        """Whether there are servers besides the one that is connected, as far as that one says."""
+        others = [_place(address) for address in self._pool][1:]
+        return bool(others) if self._named is None else not self._named.isdisjoint(others)
 
     def dialled(self) -> None:
         """The address is being connected: dial nothing else meanwhile."""
-        self.address = None
+        self.address = self._named = None
 
     def lost(self, now: float, *, left: bool = False) -> None:
         """The link of a complete handshake is gone: the next address is due at once, unless no link lasts.
@@ -137,8 +154,7 @@ class ServerPool:
             self.refused = self._refusals.total() == len(self.attempts)
             return
         self.refused = max(self._refusals.values()) >= MAX_REFUSALS
-        most = self._max_failures if self._was_connected else max(self._max_failures, len(self._pool))
-        is_over = self._max_failures >= 0 and self._failures >= most
+        is_over = 0 <= self._max_failures * len(self._pool) <= self._failures
         if is_over or self.refused:
             self._timers.clear()
         elif self._failures % len(self._pool):
@@ -200,3 +216,7 @@ class ServerPool:
         # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
         self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
         return self._seed / 2**32
+
+
+def _place(address: Address) -> Place:
+    return address.host, address.port

@@ -240,7 +240,8 @@ class Session(BulkOutbox):
     def tls_hostname(self) -> str:
         """The host name that the server's certificate must have."""
         address = self._address or self.options.servers[0]
-        return self.options.tls_hostname or address.tls_name or address.host
+        name = self.options.tls_hostname or address.tls_name or address.host
+        return name.removesuffix(".")  # of a fully qualified name, which certificates have without it
 
     def tls_made(self, now: float) -> None:
         """TLS has begun, and the server's certificate is the right one.
@@ -385,6 +386,11 @@ class Session(BulkOutbox):
     def is_busy(self) -> bool:
         """Whether something would be lost with the link: what waits to be written, answers, or batches."""
         return self._write_buffer.size > 0 or any(conversation.is_busy for conversation in self._routes.values())
+
+    @property
+    def has_other_servers(self) -> bool:
+        """Whether there are servers besides the one in use, as far as that one says."""
+        return self._server_pool.has_others
 
     @property
     def stats(self) -> Statistics:
@@ -721,8 +727,8 @@ class Session(BulkOutbox):
             self._move.check(now)
 
     def _begin_move(self, now: float) -> None:
-        """The server is about to go. Where there is another one, look for a moment to leave."""
-        if self._server_pool.has_others and self.options.max_reconnect_attempts:
+        """The server is about to go. Look for a moment to leave it, while there is another one."""
+        if self.options.max_reconnect_attempts:
             self._move = LameDuckMove(self, now + self._server_pool.spread())
             self._deadlines.set(self._move, self._move.deadline())
 
@@ -746,7 +752,7 @@ class Session(BulkOutbox):
 
     def _learn(self, server: ServerInfo) -> None:
         self._write_buffer.learn(server)
-        self._server_pool.learn(server.connect_urls or ())
+        self._server_pool.learn(server.connect_urls or (), leaving=server.ldm)
 
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
         """The handshake is complete: subscriptions go first, then the frames that waited."""
