@@ -129,7 +129,7 @@ THIN: Final = {
 }  # fmt: skip
 BENEATH: Final = {
     "sync": ["_blocking/engine.py", "_blocking/extras.py", "_threads/*.py"],
-    "asyncio": ["_aio/engine.py", "_aio/extras.py"],
+    "asyncio": ["_aio/engine.py", "_aio/extras.py", "_aio/asyncio_dial.py"],
     "trio": ["_aio/engine.py", "_aio/extras.py", "_aio/trio_link.py"],
     "testing/threads": ["testing/sockets.py"],
     "testing/asyncio": [],
@@ -504,4 +504,5 @@ def test_drivers_are_thin(name: str) -> None:
 def test_each_file_below_the_facade_is_some_drivers() -> None:
     package = ROOT / "transports" / "jsproto_io"
     beneath = {path for patterns in BENEATH.values() for pattern in patterns for path in package.glob(pattern)}
-    assert beneath >= {*(package / "_threads").glob("*.py"), package / "_aio" / "trio_link.py"}
+    by_hand = {package / "_aio" / "trio_link.py", package / "_aio" / "asyncio_dial.py"}
+    assert beneath >= {*(package / "_threads").glob("*.py"), *by_hand}

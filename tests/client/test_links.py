@@ -227,7 +227,9 @@ def test_the_other_server_may_be_one_that_it_names_itself() -> None:
 
 
 def test_the_last_server_of_a_cluster_is_not_left_for_those_that_are_gone() -> None:
-    harness = linked(servers="a,b", reconnect_time_wait=0, reconnect_jitter=0, info={"connect_urls": ["a:4222", "c:4222"]})
+    harness = linked(
+        servers="a,b", reconnect_time_wait=0, reconnect_jitter=0, info={"connect_urls": ["a:4222", "c:4222"]}
+    )
     harness.feed(encode_info(json.dumps({**INFO, "connect_urls": ["a:4222"]}).encode()))
     going(harness)
     harness.advance(10.0)
@@ -240,7 +242,9 @@ def test_the_last_server_of_a_cluster_is_not_left_for_those_that_are_gone() -> N
 
 
 def test_another_server_may_go_before_the_link_was_left() -> None:
-    harness = linked(servers="a", info={"connect_urls": ["a:4222", "b:4222"]}, reconnect_jitter=0, reconnect_time_wait=9)
+    harness = linked(
+        servers="a", info={"connect_urls": ["a:4222", "b:4222"]}, reconnect_jitter=0, reconnect_time_wait=9
+    )
     going(harness, connect_urls=["b:4222"])
     assert harness.session.is_connected
     going(harness)

@@ -8,8 +8,9 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
+from select import select
 from typing import Any
 
 import anyio
@@ -126,3 +127,36 @@ def closed_port() -> Iterator[int]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
+
+
+@pytest.fixture
+def mute_port() -> Iterator[int]:
+    """A port where dialling never ends: it has a listener, and no room for one more to wait for it."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        place = listener.getsockname()
+        while True:
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(place)
+            if not select([], [caller], [], 0.1)[1]:
+                break
+        yield place[1]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """By name: the ports of this machine that the resolver gives for it, as if they were addresses."""
+    known: dict[str, list[int]] = {}
+    real = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *args: Any, **keywords: Any) -> list[Any]:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name not in known:
+            return real(host, port, *args, **keywords)
+        return [found for each in known[name] for found in real("127.0.0.1", each, *args, **keywords)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known

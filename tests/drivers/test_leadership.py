@@ -17,8 +17,8 @@ from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
 from jsproto.wire.frames import Ping, Pub, Sub
+from jsproto_io._state.dialling import AddressInfo
 from jsproto_io._threads.leadership import GRACE, Leadership
-from jsproto_io._threads.poller import AddressInfo
 from jsproto_io._threads.sockets import SocketPoller, look_up
 from jsproto_io.sync import connect
 from tests.drivers.fake import FakeServer, Peer

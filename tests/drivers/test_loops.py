@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from errno import ENOBUFS
@@ -11,7 +10,6 @@ from uuid import uuid4
 
 import anyio
 import pytest
-import trio
 
 import jsproto_io.asyncio
 import jsproto_io.trio
@@ -306,10 +304,7 @@ async def unreachable(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> No
     async def dial(*args: object) -> None:
         await anyio.sleep_forever()
 
-    if anyio_backend == "trio":
-        monkeypatch.setattr("trio.open_tcp_stream", dial)
-    else:
-        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", dial)
+    monkeypatch.setattr(f"jsproto_io.{anyio_backend}.dial", dial)
 
 
 @pytest.mark.usefixtures("unreachable")
@@ -417,10 +412,7 @@ async def test_a_dial_that_fails_as_the_connection_is_closed(
 
     with FakeServer(Peer.handshake) as server, anyio.fail_after(30):
         async with connect(server.url) as nc:
-            if anyio_backend == "trio":
-                monkeypatch.setattr(trio, "open_tcp_stream", in_vain)
-            else:
-                monkeypatch.setattr(nc._loop, "create_connection", in_vain)
+            monkeypatch.setattr(f"jsproto_io.{anyio_backend}.dial", in_vain)
             await dialling.wait()
             async with anyio.create_task_group() as tasks:
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from select import select
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -291,23 +289,6 @@ async def test_closing_during_the_outage(own_server: NatsServer, connect: Connec
             await until(lambda: len(nc._session.requests) == 1)
             await nc.close()
         assert nc.is_closed
-
-
-@pytest.fixture
-def mute_port() -> Iterator[int]:
-    """A port where dialling never ends: it has a listener, and no room for one more to wait for it."""
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        place = listener.getsockname()
-        while True:
-            caller = stack.enter_context(socket.socket())
-            caller.setblocking(False)
-            caller.connect_ex(place)
-            if not select([], [caller], [], 0.1)[1]:
-                break
-        yield place[1]
 
 
 async def test_closing_while_dialling_is_not_answered(own_server: NatsServer, connect: Connect, mute_port: int) -> None:

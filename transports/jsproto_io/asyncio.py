@@ -33,6 +33,7 @@ from typing import Unpack, cast
 from jsproto.client.connection.options import DEFAULT_URL, Address
 from jsproto.client.connection.session import Session
 from jsproto_io._aio import connection as facade
+from jsproto_io._aio.asyncio_dial import dial
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consume_context import ConsumeContext
@@ -98,10 +99,11 @@ async def connect(
 
 
 class _SystemDialer(SystemEntropy):
-    """The loop itself."""
+    """The loop's own sockets."""
 
     async def create_connection(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
-        return await asyncio.get_running_loop().create_connection(factory, host, port)
+        sock = await dial(host, port)
+        return await asyncio.get_running_loop().create_connection(factory, sock=sock)
 
 
 class Connection(facade.Connection):

@@ -48,7 +48,7 @@ from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
-from jsproto_io._aio.trio_link import Link, TcpLink
+from jsproto_io._aio.trio_link import Link, TcpLink, dial
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.last_look import LOOK
@@ -126,7 +126,7 @@ class _SystemDialer(SystemEntropy):
     """TCP by trio."""
 
     async def open_link(self, host: str, port: int) -> Link:
-        return TcpLink(await trio.open_tcp_stream(host, port))
+        return TcpLink(await dial(host, port))
 
 
 class Connection(facade.Connection):

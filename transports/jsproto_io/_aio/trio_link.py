@@ -1,19 +1,20 @@
-"""One link of the driver on trio, and the default one: a TCP connection.
+"""One link of the driver on trio, and the default one: a TCP connection, and how it is dialled.
 
 Rules: only ``receive`` and ``wait_writable`` wait, and ``close`` ends that. Nothing here decides which task may send
 when.
 
-Not here: what the bytes mean, tasks, deadlines (``trio``).
+Not here: what the bytes mean, tasks, deadlines (``trio``), which address is dialled when (``_state.dialling``).
 """
 
 from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import trio
 
+from jsproto_io._state.dialling import AddressInfo, AddressRace, begin, finish
 from jsproto_io._threads.sockets import READ_SIZE
 
 
@@ -60,19 +61,14 @@ class Link(ABC):
 
 
 class TcpLink(Link):
-    """A TCP connection: a socket that never blocks."""
+    """A TCP connection: a socket that never blocks.
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    trio's own sockets need twice the time for a read (benchmark row direct-get), and cannot send without waiting.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
         super().__init__()
-        # trio's own sockets need twice the time for a read (benchmark row direct-get), and cannot send without waiting.
-        own = stream.socket
-        self._socket = socket.socket(
-            own.family, own.type, own.proto, own.detach()
-        )  # the arguments spare it system calls that may fail
-        self._socket.setblocking(False)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio has set it low: most sends would have to wait
-            with suppress(OSError):  # it has ended already
-                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
+        self._socket = connected
 
     async def receive(self) -> bytes:
         """As in ``Link``."""
@@ -112,3 +108,44 @@ class TcpLink(Link):
         if self._socket.fileno() < 0:
             raise trio.ClosedResourceError("the connection was closed")
         return self._socket
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """A connected socket, which never blocks.
+
+    Raises:
+        OSError: the name is not known, or none of its addresses can be reached.
+    """
+    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    race = AddressRace(found, trio.current_time())
+    won: list[socket.socket] = []
+    pause = trio.CancelScope()
+
+    async def attempt(address: AddressInfo) -> None:
+        try:
+            with ExitStack() as loser:
+                sock = loser.enter_context(begin(address))
+                await trio.lowlevel.wait_writable(sock)
+                finish(sock)
+                if not won:
+                    won.append(sock)
+                    loser.pop_all()
+        except OSError as error:
+            race.failed(error)
+        pause.cancel()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            while not won and race.error is None:
+                while (address := race.take(trio.current_time())) is not None:
+                    nursery.start_soon(attempt, address)
+                with trio.CancelScope(deadline=race.next_at) as pause:
+                    await trio.sleep_forever()
+            nursery.cancel_scope.cancel()
+    except BaseException:
+        for sock in won:
+            sock.close()
+        raise
+    if race.error is not None:
+        raise race.error
+    return won[0]

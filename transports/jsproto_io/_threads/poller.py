@@ -14,18 +14,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from math import inf
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from jsproto.client.connection.options import Address
 from jsproto.client.connection.session import Session
 from jsproto_io._state.common import DIAL_ERRORS, reason
+from jsproto_io._state.dialling import AddressInfo
 from jsproto_io._threads.reader import start_reader
 
 if TYPE_CHECKING:
     from jsproto_io._threads.leadership import Leadership
     from jsproto_io.sync import Connection
-
-AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]  # as ``socket.getaddrinfo`` has it
 
 
 class Link(ABC):
@@ -33,7 +32,7 @@ class Link(ABC):
 
     Attributes:
         dialling: whether it is not connected yet.
-        dial_until: when the present attempt times out, in monotonic seconds. ``inf`` once connected.
+        dial_until: when ``dialled`` is to be asked at the latest, in monotonic seconds. ``inf`` once connected.
         received: what was received, in pieces. Empty bytes are the end of the stream.
         why: the reason of the end.
         unsent: what is still to be sent.
@@ -53,7 +52,7 @@ class Link(ABC):
 
     @abstractmethod
     def dialled(self, now: float) -> bool:
-        """Whether it is connected by now. OSError when the last address has failed."""
+        """Whether it is connected by now. OSError when no address can be reached, or the time is over."""
 
     @abstractmethod
     def watch(self) -> None:
@@ -117,7 +116,7 @@ class Poller(ABC):
 
     @abstractmethod
     def _begin(self, addresses: list[AddressInfo], timeout: float, now: float) -> Link:
-        """Begin to dial. OSError when that fails at once. Each of ``addresses`` has ``timeout`` seconds."""
+        """Begin to dial. OSError when that fails at once. All of it has ``timeout`` seconds."""
 
     @abstractmethod
     def _close_own(self) -> None:

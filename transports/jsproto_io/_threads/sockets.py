@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import selectors
 import socket
-from collections import deque
 from contextlib import suppress
-from errno import EINPROGRESS, EWOULDBLOCK
 from math import inf
-from os import strerror
 from time import monotonic
 from typing import Final
 
 from jsproto.client.connection.options import Address
 from jsproto_io._state.common import DIAL_ERRORS, clamp_sleep, reason
-from jsproto_io._threads.poller import AddressInfo, Link, Poller
+from jsproto_io._state.dialling import AddressInfo, AddressRace, begin, finish
+from jsproto_io._threads.poller import Link, Poller
 from jsproto_io.dialer import SystemEntropy
 
 READ_SIZE: Final = 524_288  # bytes of one recv(): large, so that its fixed cost is small (benchmark row direct-get)
@@ -30,8 +28,6 @@ WAKEUP_SIZE: Final = 4_096
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
-
-_UNDER_WAY: Final = frozenset({0, EINPROGRESS, EWOULDBLOCK})
 
 
 def look_up(address: Address) -> list[AddressInfo] | Exception:
@@ -91,50 +87,73 @@ class SocketPoller(Poller):
         self._wakeup_receive.close()
 
 
+class _Attempt:
+    """A socket that is being connected, as the selector knows it."""
+
+    __slots__ = ("blocked", "received", "socket")
+
+    def __init__(self, address: AddressInfo) -> None:
+        """Begin to dial. OSError when that fails at once."""
+        self.socket = begin(address)
+        self.blocked = True
+        self.received = ()
+
+
 class TcpSocket(Link):
-    """A socket that never blocks: first it dials one address of the host after the other, then it is connected."""
+    """A socket that never blocks: first the addresses of the host race, then one is connected."""
 
     def __init__(
         self, selector: selectors.BaseSelector, addresses: list[AddressInfo], timeout: float, now: float
     ) -> None:
-        """Begin to dial. OSError when that fails at once. Each of ``addresses`` has ``timeout`` seconds."""
+        """Begin to dial. OSError when that fails at once. All of it has ``timeout`` seconds."""
         super().__init__()
         self._selector = selector
-        self._timeout = timeout
         self._hung_up = False
-        self._addresses = deque(addresses)
-        self._socket = self._dial_next(now)
+        self._race = AddressRace(addresses, now)
+        self._until = now + timeout
+        self._attempts: list[_Attempt] = []  # those that are open; once connected the winner alone
+        self._begin_due(now)
 
-    def _dial_next(self, now: float) -> socket.socket:
-        while True:
-            family, kind, protocol, _, place = self._addresses.popleft()
-            attempt = socket.socket(family, kind, protocol)
-            attempt.setblocking(False)
-            failure = attempt.connect_ex(place)
-            if failure in _UNDER_WAY:
-                break
-            attempt.close()
-            if not self._addresses:
-                raise OSError(failure, strerror(failure))
-        self._selector.register(attempt, _WRITE, self)
-        self.blocked = True
-        self.dial_until = now + self._timeout
-        return attempt
+    def _begin_due(self, now: float) -> None:
+        """Dial the addresses that are due. OSError when all have failed."""
+        race = self._race
+        while (address := race.take(now)) is not None:
+            try:
+                attempt = _Attempt(address)
+            except OSError as error:
+                race.failed(error)
+            else:
+                self._attempts.append(attempt)
+                self._selector.register(attempt.socket, _WRITE, attempt)
+        if race.error is not None:
+            raise race.error
+        self.dial_until = min(race.next_at, self._until)
 
     def dialled(self, now: float) -> bool:
-        """Whether it is connected by now. OSError when the last address has failed."""
-        failure = 0 if self.blocked else self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if not self.blocked and not failure:
-            self.dialling, self.dial_until = False, inf
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        """As in ``Link``."""
+        for attempt in [attempt for attempt in self._attempts if not attempt.blocked]:
+            try:
+                finish(attempt.socket)
+            except OSError as error:
+                self._give_up(attempt)
+                self._race.failed(error)
+                continue
+            for loser in [loser for loser in self._attempts if loser is not attempt]:
+                self._give_up(loser)
+            self._socket = attempt.socket
+            self.dialling, self.blocked, self.dial_until = False, False, inf
             self.watch()
             return True
-        if failure or now >= self.dial_until:
-            if not self._addresses:
-                raise OSError(failure, strerror(failure)) if failure else TimeoutError
-            self.close()
-            self._socket = self._dial_next(now)
+        if now >= self._until:
+            raise TimeoutError
+        self._begin_due(now)
         return False
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        self._attempts.remove(attempt)
+        with suppress(KeyError):  # a signal handler has raised in ``watch``
+            self._selector.unregister(attempt.socket)
+        attempt.socket.close()
 
     def watch(self) -> None:
         """The next sleep ends when there is something to receive or, if ``blocked``, when the socket takes more."""
@@ -171,17 +190,17 @@ class TcpSocket(Link):
     def hang_up(self, *, abruptly: bool) -> None:
         """Send FIN, for the peer to end its side. ``abruptly``: do not wait for that, and receive no more."""
         if abruptly or not self._hung_up:
-            with suppress(OSError):  # it has ended already
-                self._socket.shutdown(socket.SHUT_RDWR if abruptly else socket.SHUT_WR)
+            for attempt in self._attempts:
+                with suppress(OSError):  # it has ended already
+                    attempt.socket.shutdown(socket.SHUT_RDWR if abruptly else socket.SHUT_WR)
         self._hung_up = True
 
     def close(self) -> None:
         """Close the socket. No effect the second time."""
-        if self._socket.fileno() >= 0:
-            with suppress(KeyError):  # a signal handler has raised in ``watch``
-                self._selector.unregister(self._socket)
-            self._socket.close()
+        while self._attempts:
+            self._give_up(self._attempts[0])
 
     def disown(self) -> None:
         """``close`` in a child process, while the parent goes on using the socket and the selector."""
-        self._socket.close()
+        for attempt in self._attempts:
+            attempt.socket.close()

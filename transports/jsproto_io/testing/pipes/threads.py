@@ -16,7 +16,8 @@ from time import monotonic
 
 from jsproto.client.connection.options import Address
 from jsproto_io._state.common import clamp_sleep, reason
-from jsproto_io._threads.poller import AddressInfo, Link, Poller
+from jsproto_io._state.dialling import AddressInfo
+from jsproto_io._threads.poller import Link, Poller
 from jsproto_io.testing.pipes.end import ClientEnd
 
 

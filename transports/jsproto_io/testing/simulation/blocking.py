@@ -27,7 +27,8 @@ from weakref import ref
 
 from jsproto.errors import LocalProtocolError
 from jsproto.testing.world import StuckError, World
-from jsproto_io._threads.poller import AddressInfo, Link, Poller
+from jsproto_io._state.dialling import AddressInfo
+from jsproto_io._threads.poller import Link, Poller
 from jsproto_io.testing.pipes.threads import PipePoller
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
 from jsproto_io.testing.simulation.engine import TURN, Host, refuse
