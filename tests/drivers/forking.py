@@ -1,6 +1,9 @@
 """A program that forks with an open connection: run as ``forking.py DRIVER URL``. It prints what both sides saw.
 
 The child tries every verb, reports and goes. Then the parent shows that its connection is as good as before.
+
+``forking.py DRIVER URL connecting`` forks at each step of a ``connect`` in another thread, which is each call and each
+return of the drivers' own code. It prints the number of forks, and of children whose verbs did not raise ForkedError.
 """
 
 from __future__ import annotations
@@ -9,7 +12,11 @@ import asyncio
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import trio
@@ -19,6 +26,8 @@ import jsproto_io.sync
 import jsproto_io.trio
 
 ROUNDS = 200
+HELD = 8  # connections that are there before
+DRIVERS = str(Path(jsproto_io.sync.__file__).parent)
 
 
 def verbs(nc: Any, js: Any, sub: Any, batch: Any) -> dict[str, Callable[[], Any]]:
@@ -101,8 +110,59 @@ async def loops(url: str, connect: Any, in_thread: Any) -> None:
             assert await nc.flush(timeout=10) >= 0
 
 
+def while_connecting(driver: str, url: str) -> None:
+    stopped, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    ended = False
+
+    def step(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_filename.startswith(DRIVERS) and event in ("call", "return"):
+            stopped.release()
+            go_on.acquire()
+
+    def other_thread() -> None:
+        nonlocal ended
+        sys.setprofile(step)
+        connect_once(driver, url)
+        sys.setprofile(None)
+        ended = True
+        stopped.release()
+
+    with ExitStack() as stack:
+        held = [stack.enter_context(jsproto_io.sync.connect(url, reader_thread=False)) for _ in range(HELD)]
+        thread = threading.Thread(target=other_thread)
+        thread.start()
+        forks = usable = 0
+        while stopped.acquire(timeout=60) and not ended:
+            child = os.fork()
+            if child == 0:
+                raised = [attempt(lambda nc=nc: nc.publish("a")) for nc in held]  # type: ignore[misc]
+                os._exit(raised != ["ForkedError"] * HELD)
+            forks, usable = forks + 1, usable + os.waitpid(child, 0)[1]
+            go_on.release()
+        thread.join()
+    print(json.dumps([forks, usable]))
+
+
+def connect_once(driver: str, url: str) -> None:
+    """Connect, and leave again."""
+
+    async def leave(connect: Any) -> None:
+        async with connect(url):
+            pass
+
+    if driver == "asyncio":
+        asyncio.run(leave(jsproto_io.asyncio.connect))
+    elif driver == "trio":
+        trio.run(leave, jsproto_io.trio.connect)
+    else:
+        jsproto_io.sync.connect(url, reader_thread=driver == "sync").close()
+
+
 if __name__ == "__main__":
-    driver, url = sys.argv[1:]
+    driver, url, *connecting = sys.argv[1:]
+    if connecting:
+        while_connecting(driver, url)
+        sys.exit()
     if driver == "asyncio":
         asyncio.run(loops(url, jsproto_io.asyncio.connect, asyncio.to_thread))
     elif driver == "trio":

@@ -25,3 +25,13 @@ def test_the_child_may_not_and_the_parent_goes_on(server: Any, driver: str) -> N
     assert seen.pop("state") == [True, False]
     assert set(seen.pop("given up")) <= {"passed", "StopIteration"}
     assert set(seen.values()) == {"ForkedError"}, seen
+
+
+def test_a_fork_at_any_moment_of_a_connect_in_another_thread(server: Any, driver: str) -> None:
+    """An object that is half made is no obstacle to the end of the others."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", forking.__file__, driver, server.url, "connecting"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    forks, usable = json.loads(done.stdout)
+    assert forks > 100
+    assert usable == 0

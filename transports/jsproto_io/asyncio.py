@@ -50,6 +50,7 @@ from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io._state.forks import register
 from jsproto_io._state.last_look import LOOK
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
@@ -117,6 +118,7 @@ class Connection(facade.Connection):
         self._timer: asyncio.TimerHandle | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        register(self)
 
     def _new_event(self) -> asyncio.Event:
         return asyncio.Event()

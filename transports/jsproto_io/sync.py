@@ -128,9 +128,9 @@ class Connection(ThreadEngine):
         self._lock = threading.Lock()  # the thread that held the other one is not in this process
         self._leadership, self._thread = Leadership(self._lock), None
         self._ended = self._leadership.ended
+        super()._disown(error)
         self._leadership.end()
         self._poller.disown()
-        super()._disown(error)
 
     def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, limit: Limit | None = None) -> T:
         """As in ``Engine``: as the leader, or as a follower on an event while another thread leads.

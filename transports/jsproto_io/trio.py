@@ -51,6 +51,7 @@ from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._aio.trio_link import Link, TcpLink, dial
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io._state.forks import register
 from jsproto_io._state.last_look import LOOK
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 from jsproto_io.dialer import TrioDialer as Dialer
@@ -141,6 +142,7 @@ class Connection(facade.Connection):
         self._nursery: trio.Nursery | None = None
         self._tasks: dict[trio.lowlevel.Task, trio.CancelScope] = {}
         self._receive_ended = trio.Event()  # nothing will be received any more
+        register(self)
 
     def _new_event(self) -> trio.Event:
         return trio.Event()

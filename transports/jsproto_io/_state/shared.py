@@ -42,7 +42,6 @@ from jsproto_io._state.common import (
     waiting,
     warn_unclosed,
 )
-from jsproto_io._state.forks import register
 from jsproto_io._state.publishing import PublishesSome
 from jsproto_io._state.subscribing import ServedBase
 
@@ -50,7 +49,10 @@ T = TypeVar("T")
 
 
 class ConnectionBase(ABC):
-    """The session of a connection, and its state."""
+    """The session of a connection, and its state.
+
+    A driver's ``__init__`` ends with ``forks.register(self)``: from then on it is whole.
+    """
 
     def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
         self._session = session
@@ -65,7 +67,6 @@ class ConnectionBase(ABC):
             tuple[float, RetryPolicy, int], Any
         ] = {}  # the publishers of publish_async(), by timeout, retries and max_pending
         self._failure: BaseException | None = None  # the defect, or the fork, after which no verb works
-        register(self)
 
     def __repr__(self) -> str:
         return f"<Connection {self._session.state}>"

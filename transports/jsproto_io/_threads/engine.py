@@ -23,6 +23,7 @@ from jsproto.client.connection.session import Session
 from jsproto_io._blocking import connection as facade
 from jsproto_io._blocking.connection import T
 from jsproto_io._state.common import EventCallback, log_crash
+from jsproto_io._state.forks import register
 from jsproto_io._state.last_look import LastLook
 from jsproto_io._threads.leadership import Leadership
 from jsproto_io._threads.poller import Link
@@ -41,6 +42,7 @@ class ThreadEngine(facade.Connection):
         self._turns = 0  # that leaders have taken
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
+        register(self)
 
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
         session, drive = self._session, True

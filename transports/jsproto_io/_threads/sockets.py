@@ -202,5 +202,5 @@ class TcpSocket(Link):
 
     def disown(self) -> None:
         """``close`` in a child process, while the parent goes on using the socket and the selector."""
-        for attempt in self._attempts:
-            attempt.socket.close()
+        while self._attempts:
+            self._attempts.pop().socket.close()
