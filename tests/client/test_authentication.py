@@ -101,6 +101,7 @@ def test_a_callback_that_fails_ends_the_link_and_is_not_quoted(result: Any) -> N
     assert isinstance(error, CredentialsError)
     assert str(error).startswith("nats://localhost:4222: signature_cb failed: ")
     assert SECRET not in str(error)
+    assert error.__context__ is None
 
 
 # -- a server that refuses ---------------------------------------------------------------------------------------------

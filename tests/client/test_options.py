@@ -135,8 +135,24 @@ def test_no_traceback_shows_the_secret_of_a_url(host: str, end: str) -> None:
         try:
             shown = repr(connect_options(url))
         except LocalProtocolError as error:
-            shown = "".join(traceback.format_exception(error))
+            shown = "".join(traceback.format_exception(error)) + repr(error.__context__)
         assert "s3cr3t" not in shown
+
+
+@pytest.mark.parametrize(
+    "url", ["nats://u:s3cr3t/x@h", "nats://u:x?s3cr3t@h:1", "u:s3cr3t#@h", "s3cr3t/@h", "u:1/s3@h"]
+)
+def test_who_writes_a_slash_in_a_password_hears_how_to_write_it(url: str) -> None:
+    with pytest.raises(LocalProtocolError, match="not a server URL: 'h.*%2F %3F %23") as caught:
+        connect_options(url)
+    assert caught.value.__context__ is None
+    assert connect_options("nats://u:a%2Fb%3F%23@h").servers[0].password == "a/b?#"
+
+
+@pytest.mark.parametrize("scheme", ["ws", "wss"])
+def test_who_asks_for_websocket_hears_what_to_write(scheme: str) -> None:
+    with pytest.raises(LocalProtocolError, match=f"{scheme}.*no WebSocket here; write nats://host:port"):
+        connect_options(f"{scheme}://h:8080")
 
 
 @pytest.mark.parametrize("url", ["nats://u:s3cr3t,x@h", "u:s3cr3t,x@h:1", "nats://a,nats://u:1234,s3cr3t@h"])

@@ -45,6 +45,43 @@ def test_a_seed(tmp_path: Path) -> None:
         assert is_signed(USER.public, "one", signature)
 
 
+DECORATED = f"-----BEGIN USER NKEY SEED-----\n{USER.seed}\n------END USER NKEY SEED------\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{USER.seed}\n{USER.public}\n",
+        f"{USER.public}\n  {USER.seed}  \n",
+        DECORATED,
+        f"# the service of orders, größer\n\n{USER.seed}\n",
+        f"\ufeff{USER.seed}\n",
+        CREDS,
+    ],
+    ids=["public key after", "public key before", "decorated", "comment", "byte order mark", "creds"],
+)
+def test_a_seed_is_found_in_what_tools_write(tmp_path: Path, content: str, end: str) -> None:
+    path = tmp_path / "user.nk"
+    path.write_bytes(content.replace("\n", end).encode())
+    jwt = file(tmp_path, f"-----BEGIN NATS USER JWT-----{end}J.W.T{end}------END NATS USER JWT------{end}", "jwt")
+    given: list[dict[str, Any]] = [{"nkeys_seed": path}, {"user_credentials": (jwt, path)}]
+    if not content.startswith("\ufeff"):
+        given.append({"nkeys_seed_str": content})
+    for options in given:
+        found, _, signature = signed(options)
+        assert found == ("J.W.T" if "user_credentials" in options else None)
+        assert is_signed(USER.public, "one", signature)
+
+
+def test_an_account_s_seed_in_a_file_is_named(tmp_path: Path) -> None:
+    seed = Operator().account.seed
+    path = file(tmp_path, f"-----BEGIN ACCOUNT NKEY SEED-----\n{seed}\n------END ACCOUNT NKEY SEED------\n")
+    with pytest.raises(CredentialsError, match="not that of a user") as caught:
+        signing({"nkeys_seed": path})
+    assert seed not in str(caught.value)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_credentials(tmp_path: Path, end: str) -> None:
     content = CREDS.replace("\n", end)
@@ -121,8 +158,13 @@ def test_what_will_not_do_is_told_in_one_line_without_secrets(options: Any, word
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(USER.seed.encode() + b"\xff")
     with pytest.raises(CredentialsError, match="is no file of credentials"):
-        signing({"nkeys_seed": file(tmp_path, USER.seed + "é")})
+        signing({"nkeys_seed": path})
+    path.write_text(USER.seed + "é", encoding="utf-8")
+    with pytest.raises(CredentialsError, match="the nkey seed is damaged"):
+        signing({"nkeys_seed": path})
 
 
 def test_secrets_show_nowhere(caplog: pytest.LogCaptureFixture) -> None:

@@ -29,7 +29,10 @@ from math import inf
 from types import TracebackType
 from typing import TypeVar, Unpack
 
-import trio
+try:
+    import trio
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("jsproto_io.trio needs an extra: pip install 'jsproto[trio]'", name="trio") from None
 
 from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.client.connection.session import Session

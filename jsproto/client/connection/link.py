@@ -284,5 +284,6 @@ def _called(name: str, callback: Callable[..., str | bytes | bytearray], *args: 
         return text if isinstance(text, str) else bytes(memoryview(text)).decode()
     except CredentialsError:
         raise
-    except Exception as error:  # whose words may hold a secret
-        raise CredentialsError(f"{name} failed: {type(error).__name__}") from None
+    except Exception as error:  # whose words may hold a secret: they are no context of ours
+        kind = type(error).__name__
+    raise CredentialsError(f"{name} failed: {kind}")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.fields import nearest
@@ -43,6 +43,7 @@ _KINDS: Final[tuple[tuple[Any, str, Sequence[str]], ...]] = (
 )
 """What the options must be, in code and in words, by name."""
 _SCHEMES: Final = frozenset({"nats", "tcp", "tls"})
+_WEBSOCKET: Final = frozenset({"ws", "wss"})
 # Labels of a name, or an address: anything else would be refused later, and differently by every driver.
 _LABEL: Final = r"[^\s.:/@\[\]]{1,63}"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+(?:%\w+)?", re.ASCII)
@@ -268,22 +269,33 @@ def _split(servers: object) -> list[str]:
 
 def parse_address(url: str) -> Address:
     """One server of ``connect_options``."""
-    if _CONTROL.search(url):
-        raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port")
-    try:
-        parts = urlsplit(url if "://" in url else f"nats://{url}")
-        port = DEFAULT_PORT if parts.port is None else parts.port
-    except ValueError:
-        raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port") from None
-    if parts.scheme not in _SCHEMES:
-        raise LocalProtocolError(f"the URL scheme {parts.scheme!r} is not supported; write nats://host:port")
-    host = parts.hostname or ""
-    if not _HOST.fullmatch(host) or not port or parts.path not in ("", "/") or parts.query or parts.fragment:
+    parts = None if _CONTROL.search(url) else _split_url(url if "://" in url else f"nats://{url}")
+    if parts is not None and parts.scheme not in _SCHEMES:
+        raise LocalProtocolError(
+            f"the URL scheme {parts.scheme!r} is not supported"
+            + (": there is no WebSocket here" if parts.scheme in _WEBSOCKET else "")
+            + "; write nats://host:port, with the server's port for clients"
+        )
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        hint = ", and / ? # in credentials as %2F %3F %23" if "@" in url else ""
+        raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port{hint}")
+    host, port = parts.hostname or "", DEFAULT_PORT if parts.port is None else parts.port
+    if not _HOST.fullmatch(host) or not port:
         raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     if user is not None and password is None:
         return Address(host, port, token=user, tls=parts.scheme == "tls")
     return Address(host, port, user=user, password=password, tls=parts.scheme == "tls")
+
+
+def _split_url(url: str) -> SplitResult | None:
+    """The parts of a URL. None: it is malformed, and the reason, which may quote a password, is kept nowhere."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
 
 
 def _without_credentials(url: str) -> str:

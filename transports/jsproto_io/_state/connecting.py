@@ -15,7 +15,7 @@ class ConnectKeywords(CoreKeywords, total=False):
 
     * ``user_credentials``: the path of a ``.creds`` file, or its content. A pair of paths is one of the JWT and one of
       the seed.
-    * ``nkeys_seed``: the path of a file with the seed of a user's nkey.
+    * ``nkeys_seed``: the path of a file with the seed of a user's nkey, as ``nk`` or ``nsc`` writes it.
     * ``nkeys_seed_str``: the seed itself, "SU" and 56 more characters.
 
     Files are read by ``connect()``, and again for each link. At most one of the three may be given. They need an extra:

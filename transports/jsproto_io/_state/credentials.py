@@ -1,7 +1,8 @@
 """Files and texts of credentials, made into the functions that the core calls for each link.
 
 A ``.creds`` file holds a user's JWT and the seed of the user's key. An nkey is such a key alone. A seed is the Base32
-text of two bytes of its kind, the 32 bytes of an Ed25519 key, and a checksum.
+text of two bytes of its kind, the 32 bytes of an Ed25519 key, and a checksum. The tools ``nk`` and ``nsc`` write it on
+a line of its own, perhaps between two lines of dashes, or with the public key.
 
 Rules
  * Files are read when ``connect()`` is called, so that mistakes show there.
@@ -36,6 +37,7 @@ MAX_FILE: Final = 1_048_576  # bytes
 _BLOCK: Final = r"(?<!-)-{3,} *BEGIN %s *-{3,}\s+(\S+)\s+-{3,} *END %s *-{3,}"
 _JWT: Final = re.compile(_BLOCK % ("NATS USER JWT", "NATS USER JWT"))
 _SEED: Final = re.compile(_BLOCK % ("USER NKEY SEED", "USER NKEY SEED"))
+_SEED_LINE: Final = re.compile(r"^[ \t]*(S[A-Z][A-Z2-7]{56})[ \t\r]*$", re.MULTILINE)
 _SECRET: Final = re.compile(r"\s*S[A-Z][A-Z2-7]{40}|\s*eyJ|.*\n")  # what may not be taken for a path, and shown
 
 
@@ -68,7 +70,7 @@ def signing(options: ConnectKeywords) -> CoreKeywords:
     elif name == "nkeys_seed":
         read = partial(_seed_of, value)
     elif isinstance(value, str):
-        read = partial(_Credentials, value.strip())
+        read = partial(_Credentials, _seed_in(value))
     else:
         raise LocalProtocolError(f"nkeys_seed_str must be a str, not {type(value).__name__}")
     return cast("CoreKeywords", {**rest, **_callbacks(read)})
@@ -93,7 +95,7 @@ def _reader(given: object) -> Callable[[], _Credentials]:
     """The function that reads a path, a content, or a pair of paths (JWT and seed)."""
     if isinstance(given, tuple) and len(given) == 2:
         jwt, seed = given
-        return lambda: _Credentials(_read("user_credentials", seed), _read("user_credentials", jwt))
+        return lambda: _Credentials(_seed_in(_read("user_credentials", seed)), _jwt_in(_read("user_credentials", jwt)))
     content = str(given) if isinstance(given, str | UserString) else ""  # nats-py's RawCredentials is a UserString
     if "-BEGIN" in content:
         return partial(parse_credentials, content)
@@ -101,7 +103,19 @@ def _reader(given: object) -> Callable[[], _Credentials]:
 
 
 def _seed_of(path: object) -> _Credentials:
-    return _Credentials(_read("nkeys_seed", path))
+    return _Credentials(_seed_in(_read("nkeys_seed", path)))
+
+
+def _seed_in(content: str) -> str:
+    """The first line that is a seed, or else all of ``content``, which ``_key`` refuses."""
+    seed = _SEED_LINE.search(content)
+    return content.strip() if seed is None else seed[1]
+
+
+def _jwt_in(content: str) -> str:
+    """The JWT of a file, decorated or alone."""
+    jwt = _JWT.search(content)
+    return content.strip() if jwt is None else jwt[1]
 
 
 def _read(name: str, path: object) -> str:
@@ -113,7 +127,7 @@ def _read(name: str, path: object) -> str:
         raise CredentialsError(f"{name} must be a path, but it looks like a secret itself")
     try:
         with Path(shown).open("rb") as file:
-            return file.read(MAX_FILE).decode("ascii").strip()
+            return file.read(MAX_FILE).decode("utf-8-sig")
     except OSError as error:
         raise CredentialsError(f"{name}: cannot read {shown!r}: {error.strerror}") from None
     except ValueError:  # bytes that are no text, or a path with a null in it
