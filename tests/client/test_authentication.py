@@ -407,6 +407,13 @@ def test_servers_of_a_cluster_have_its_name(servers: str, told: list[str], names
     assert found == names
 
 
+@pytest.mark.parametrize(("servers", "options"), [("nats.internal.", {}), ("h", {"tls_hostname": "nats.internal."})])
+def test_certificates_have_names_without_the_last_dot(servers: str, options: dict[str, Any]) -> None:
+    harness = dialled(servers=servers, tls=True, **options)
+    assert harness.session.tls_hostname == "nats.internal"
+    assert harness.session.url == f"nats://{servers}:4222"  # it is looked up as it is written
+
+
 def test_the_name_may_be_given() -> None:
     harness = dialled(tls_hostname="nats.example", tls=True)
     assert harness.session.tls_hostname == "nats.example"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from errno import ENOBUFS
@@ -10,10 +13,11 @@ from uuid import uuid4
 
 import anyio
 import pytest
+import trio
 
 import jsproto_io.asyncio
 import jsproto_io.trio
-from jsproto.errors import ConnectionClosedError, ConnectionLostError, NoServersError
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, LocalProtocolError, NoServersError
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from tests.drivers.fake import FakeServer, Peer, ack
@@ -295,6 +299,46 @@ async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
                 raise AssertionError("connected")
         assert tasks.cancel_scope.cancelled_caught
         greeted.set()
+
+
+# -- ways to connect ---------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_on_asyncio_can_be_awaited(server: Any) -> None:
+    async def main() -> None:
+        nc = await jsproto_io.asyncio.connect(server.url)
+        assert await nc.flush() > 0
+        await nc.close()
+        assert nc.is_closed
+        nc = await asyncio.wait_for(jsproto_io.asyncio.connect(server.url), 60)
+        await nc.drain()
+        assert nc.is_closed
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_awaited_in_vain_leaves_nothing(closed_port: int) -> None:
+    async def main() -> None:
+        with pytest.raises(NoServersError):
+            await jsproto_io.asyncio.connect(f"nats://127.0.0.1:{closed_port}")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_a_connection_on_trio_needs_a_block() -> None:
+    async def main() -> None:
+        with pytest.raises(LocalProtocolError, match=r"async with connect\(...\) as nc"):
+            await jsproto_io.trio.connect("nats://nowhere")  # type: ignore[misc]
+
+    trio.run(main)
+
+
+def test_who_has_no_trio_hears_what_to_install() -> None:
+    program = "import sys; sys.modules['trio'] = None; import jsproto_io.trio"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last == "ModuleNotFoundError: jsproto_io.trio needs an extra: pip install 'jsproto[trio]'"
 
 
 @pytest.fixture

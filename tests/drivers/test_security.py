@@ -244,6 +244,7 @@ async def test_other_ways_into_tls(
     cases: list[tuple[str, dict[str, Any]]] = [
         (secure.url, {"tls": trusting, "token": TOKEN}),
         (secure.url, {"tls": trusting, "token": TOKEN, "tls_hostname": "localhost"}),
+        (secure.url, {"tls": trusting, "token": TOKEN, "tls_hostname": "localhost."}),
         (mutual.url, {"tls": known}),
         (hasty.url, {"tls": trusting, "tls_handshake_first": True}),
     ]

@@ -13,6 +13,8 @@ How it works
  * While the transport is full, bytes stay in the session, which counts them: publishers wait.
  * After 1 MiB in one go they wait too, so that a task that publishes without end lets others run.
 
+``nc = await connect(...)`` works as well, with ``await nc.close()`` at the end.
+
 Cancelling a task that waits has no effect on the protocol and loses no message.
 
 A connection may be used only in the loop in which it was made, and after a fork only in the parent process. Every verb
@@ -25,10 +27,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Unpack, cast
+from types import TracebackType
+from typing import Any, Unpack, cast
 
 from jsproto.client.connection.options import DEFAULT_URL, Address
 from jsproto.client.connection.session import Session
@@ -63,14 +66,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     servers: str | Sequence[str] = DEFAULT_URL,
     *,
     event_cb: EventCallback | None = None,
     dialer: Dialer | None = None,
     **options: Unpack[ConnectKeywords],
-) -> AsyncIterator[Connection]:
+) -> _Connecting:
     """Connect to the first server that answers.
 
     Use it as a context manager: leaving it sends what is pending, then closes.
@@ -91,12 +93,31 @@ async def connect(
         ConnectionLostError: otherwise the handshake failed.
     """
     dialer = dialer or ambient_dialer() or _SystemDialer()
-    connection = Connection(new_session(servers, options, dialer.entropy), event_cb, dialer)
-    try:
-        await connection._open()
-        yield connection
-    finally:
-        await connection._close()
+    return _Connecting(partial(Connection, new_session(servers, options, dialer.entropy), event_cb, dialer))
+
+
+class _Connecting(AbstractAsyncContextManager["Connection"]):
+    """``async with`` it. Or ``await`` it, and await ``close()`` of the connection at the end."""
+
+    def __init__(self, make: Callable[[], Connection]) -> None:
+        self._make = make
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Connection:
+        self._connection = connection = self._make()
+        try:
+            await connection._open()
+        except BaseException:
+            await connection._close()
+            raise
+        return connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._connection._close()
 
 
 class _SystemDialer(SystemEntropy):

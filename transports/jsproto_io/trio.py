@@ -27,7 +27,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import NoReturn, TypeVar, Unpack
 
 try:
     import trio
@@ -36,6 +36,7 @@ except ModuleNotFoundError:
 
 from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.client.connection.session import Session
+from jsproto.errors import LocalProtocolError
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
@@ -103,6 +104,9 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._nursery = trio.open_nursery()
+
+    def __await__(self) -> NoReturn:
+        raise LocalProtocolError("on trio a connection has tasks, which need a block: async with connect(...) as nc")
 
     async def __aenter__(self) -> Connection:
         nursery = await self._nursery.__aenter__()
