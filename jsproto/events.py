@@ -66,6 +66,18 @@ class SlowConsumer:
 
 
 @event
+class MessageTooLarge:
+    """A message that waited for a link was dropped: this server takes ``limit`` bytes in one, and it has ``size``.
+
+    The last server took more. A request with such a message fails with MaxPayloadError.
+    """
+
+    subject: str
+    size: int
+    limit: int
+
+
+@event
 class FlowRateChanged:
     """The server acknowledges a fast-ingest batch every ``msgs`` messages from ``sequence`` on."""
 
@@ -298,6 +310,7 @@ Event: TypeAlias = (
     | LameDuckMode
     | ServerReportedError
     | SlowConsumer
+    | MessageTooLarge
     | FlowRateChanged
     | GapReported
     | MessageRefused

@@ -20,7 +20,7 @@ from jsproto.errors import (
     NoServersError,
     TimeoutError,
 )
-from jsproto.events import Connected, Disconnected, Event
+from jsproto.events import Connected, Disconnected, Event, MessageTooLarge
 from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect
@@ -117,6 +117,29 @@ async def test_what_is_published_meanwhile_arrives(own_server: NatsServer, conne
             tasks.start_soon(run, own_server.start)
             assert await nc.flush(timeout=20) >= 0
         assert [(await sub.next_msg()).data for _ in range(100)] == [b"%d" % number for number in range(100)]
+
+
+async def test_a_server_that_takes_less_gets_what_it_takes(own_server: NatsServer, connect: Connect) -> None:
+    """The message after one that is too large is not lost with it, and who sent that one hears of it."""
+    events: list[Event] = []
+    with NatsServer(jetstream=False, config="max_payload: 1000") as narrow:
+        async with connect(
+            [own_server.url, narrow.url], event_cb=events.append, reconnect_time_wait=SOON, max_reconnect_attempts=-1
+        ) as nc:
+            sub = await nc.subscribe("a")
+            await nc.flush()
+            await run(narrow.stop)
+            await run(own_server.kill)
+            with pytest.raises(TimeoutError):
+                await sub.next_msg(timeout=0.05)  # so that the loss is noticed, whoever reads
+            for size in (10, 1_001, 1_000):
+                await nc.publish("a", bytes(size))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run, narrow.start)
+                assert await nc.flush(timeout=20) >= 0
+            assert [len((await sub.next_msg()).data) for _ in range(2)] == [10, 1_000]
+            assert nc.stats["reconnects"] == 1
+    assert [event for event in events if isinstance(event, MessageTooLarge)] == [MessageTooLarge("a", 1_001, 1_000)]
 
 
 async def test_a_request_during_the_outage_ends_in_time(own_server: NatsServer, connect: Connect) -> None:

@@ -47,6 +47,13 @@ class Cluster:
         """The node of that server name, such as the leader of a stream."""
         return self.nodes[int(name.removeprefix("n"))]
 
+    def replace(self, number: int) -> None:
+        """Take a node away, and bring one in its place that has another address for clients."""
+        node = self.nodes[number]
+        node.stop()
+        node.port = -1
+        node.start()
+
     def heal(self) -> None:
         """Start what is down, and wait until all are ready."""
         for node in self.nodes:

@@ -242,6 +242,12 @@ class Requests(Conversation):
         for token in [token for token, request in self._open.items() if request.subject == violation.subject]:
             self._fail(self._end_request(token), violation)
 
+    def refuse(self, reply: bytes, error: Error) -> None:
+        """The request with this reply subject, if it is one of these, was not sent: ``error`` says why."""
+        token = reply.removeprefix(self._prefix)
+        if token in self._open:
+            self._fail(self._end_request(token), error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Fail all requests: an answer on the lost link will not come."""
         requests, self._open = self._open, {}

@@ -50,10 +50,11 @@ from jsproto.errors import (
     ConnectionLostError,
     Error,
     LocalProtocolError,
+    MaxPayloadError,
     NoServersError,
     PermissionsViolationError,
 )
-from jsproto.events import Connected, Disconnected, Event, LameDuckMode, ServerReportedError
+from jsproto.events import Connected, Disconnected, Event, LameDuckMode, MessageTooLarge, ServerReportedError
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
@@ -751,7 +752,11 @@ class Session(BulkOutbox):
             conversation.denied(violation, now)
 
     def _learn(self, server: ServerInfo) -> None:
-        self._write_buffer.learn(server)
+        for subject, reply, size in self._write_buffer.learn(server):
+            error = MaxPayloadError(size, server.max_payload)
+            self._events.append(MessageTooLarge(subject.decode("utf-8", "replace"), size, server.max_payload))
+            if reply is not None:
+                self._requests.refuse(reply, error)
         self._server_pool.learn(server.connect_urls or (), leaving=server.ldm)
 
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:

@@ -6,6 +6,7 @@ Rules:
 * More than ``pending_size`` bytes may not wait: the next message raises OutboundBufferLimitError.
 * Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait. Otherwise they wait ``linger`` seconds.
 * A closed buffer takes no messages. What it has can still be written.
+* What waits is measured again when a server takes less in one message.
 
 Not here: frames of the link itself (``link``), which link the bytes go to (``session``).
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, BulkPublisher, Encode
 from jsproto.client.connection.options import ConnectOptions
@@ -37,6 +38,14 @@ from jsproto.wire.encoder import encode_pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 _NOTHING: Final = -1  # bytes that a closed buffer takes
+
+
+class DroppedMessage(NamedTuple):
+    """A message that waited and is too large: ``size`` is that of headers and payload together, in bytes."""
+
+    subject: bytes
+    reply: bytes | None
+    size: int
 
 
 class WriteBuffer:
@@ -205,11 +214,16 @@ class WriteBuffer:
             raise ConnectionClosedError(str(error or "the connection was closed")) from error
         raise OutboundBufferLimitError(self.size, self._pending_size)
 
-    def learn(self, server: ServerInfo) -> None:
-        """The limits of ``server`` are in force from now on."""
+    def learn(self, server: ServerInfo) -> list[DroppedMessage]:
+        """The limits of ``server`` are in force from now on. Returns what waits and is too large for it: it is dropped.
+
+        A server ends the link at such a message, and those after it would be lost with the link.
+        """
+        has_shrunk = server.max_payload < self.max_payload
         self._server = server
         self.max_payload = server.max_payload
         self._bulk.takes_headers = server.headers
+        return self._drop_too_large() if has_shrunk and self._frames else []
 
     # -- when it leaves ------------------------------------------------------------------------------------------------
 
@@ -275,6 +289,24 @@ class WriteBuffer:
         self._is_urgent = False
         self._leave_at = None
         self.release()
+
+    def _drop_too_large(self) -> list[DroppedMessage]:
+        data, at = b"".join(self._frames), 0
+        self._frames = []
+        dropped: list[DroppedMessage] = []
+        while at < len(data):
+            begin, at = at, data.index(b"\r\n", at) + 2
+            verb, *words = data[begin:at].split()
+            sizes = {b"PUB": 1, b"HPUB": 2}.get(verb)
+            if sizes is not None:
+                at += int(words[-1]) + 2
+            if sizes is None or int(words[-1]) <= self.max_payload:
+                self._frames.append(data[begin:at])
+                continue
+            self.size -= at - begin
+            reply = words[1] if len(words) > 1 + sizes else None
+            dropped.append(DroppedMessage(words[0], reply, int(words[-1])))
+        return dropped
 
     def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode, reserved: str) -> Sequence[str]:
         room = self._room()

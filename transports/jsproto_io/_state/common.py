@@ -30,6 +30,7 @@ from jsproto.events import (
     Disconnected,
     Event,
     EventsDropped,
+    MessageTooLarge,
     ServerReportedError,
     SlowConsumer,
     StreamRecreated,
@@ -57,8 +58,8 @@ DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeErr
 MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
 
 WARNINGS: Final = (
-    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, EventsDropped, ServerReportedError, SlowConsumer,
-    StreamRecreated, SubscriptionFailed, SweepFailed,
+    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, EventsDropped, MessageTooLarge, ServerReportedError,
+    SlowConsumer, StreamRecreated, SubscriptionFailed, SweepFailed,
 )  # fmt: skip
 """Events that are logged as warnings."""
 
