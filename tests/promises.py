@@ -365,11 +365,19 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_PAIR + "a_batch_that_may_lose_does_not_wait_for_ever_for_a_server_that_is_gone",
         ),
         promise(
+            "Servers that a cluster announces are dialled after the given ones, until it announces them no more.",
+            CLIENT_DIALLER + "what_is_no_longer_named_is_forgotten_but_not_what_was_given_or_is_in_use",
+            CLIENT_DIALLER + "whoever_lives_is_dialled_before_it_gives_up",
+            CLIENT_DIALLER + "rolling_restarts",
+            "integration/test_members.py::test_a_connection_outlives_all_the_servers_it_was_given",
+        ),
+        promise(
             "Plain publishes are kept and leave with the next link. Beyond half of `pending_size` bytes "
             "`publish` waits for the link.",
             DRIVERS_OUTAGE + "a_plain_publish_is_kept_while_there_is_room_and_then_waits",
             DRIVERS_OUTAGE + "a_plain_publish_that_waits_is_told_of_the_end",
             DRIVERS_RECONNECT + "what_is_published_meanwhile_arrives",
+            DRIVERS_RECONNECT + "a_server_that_takes_less_gets_what_it_takes",
         ),
         promise(
             "Files are read again, and the server's nonce is signed, for each link.",

@@ -16,9 +16,10 @@ from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
     LocalProtocolError,
+    MaxPayloadError,
     NoServersError,
 )
-from jsproto.events import Connected, Disconnected, LameDuckMode, ServerInfoChanged
+from jsproto.events import Connected, Disconnected, LameDuckMode, MessageTooLarge, ServerInfoChanged
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.subjects import matches
 from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
@@ -445,3 +446,45 @@ def test_the_same_token_gives_the_same_order() -> None:
     assert {first(token) for token in tokens} == {"a", "b", "c"}
     assert [first(token) for token in tokens] == [first(token) for token in tokens]
     assert host(Session(connect_options("a,b,c", dont_randomize=True), token=TOKEN)) == "a"
+
+
+# -- what waited for the link ------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_measured_for_the_server_that_takes_it() -> None:
+    """One that takes less would end the link at the first large message, and those after it would be lost."""
+    harness = Harness(max_reconnect_attempts=60, reconnect_time_wait=0)
+    session = harness.session
+    before = session.request("asked.before", now=harness.now)  # so the inbox is subscribed to
+    harness.lose()
+    assert isinstance(before.error, ConnectionLostError)
+    session.publish_message("a", b"1" * 100)
+    session.publish_message("large", b"2" * 101)
+    session.publish_message("large.answered", b"PUB x 0\r\n" * 20, reply="b")
+    kept, large = (session.request("asked", b"x" * size, now=harness.now) for size in (100, 101))
+    session.publish_message("large.headers", b"3" * 90, headers={"K": "v"})
+    session.publish_message("large.both", b"3" * 90, headers={"K": "v"}, reply="b")
+    session.publish_message("c", b"4" * 60, headers={"K": "v"})
+    session.publish_message("split", b"5" * 100_000)
+    Subscription(session, "d")
+    session.publish_message("a", b"6")
+    harness.info = {**INFO, "max_payload": 100}
+    harness.connect()
+    told = [event for event in harness.events() if isinstance(event, MessageTooLarge)]
+    assert [(event.subject, event.size, event.limit) for event in told] == [
+        ("large", 101, 100), ("large.answered", 180, 100), ("asked", 101, 100), ("large.headers", 108, 100),
+        ("large.both", 108, 100), ("split", 100_000, 100),
+    ]  # fmt: skip
+    assert [(frame.subject, len(frame.payload)) for frame in harness.published()] == [
+        (b"a", 100), (b"asked", 100), (b"c", 60), (b"a", 1),
+    ]  # fmt: skip
+    assert isinstance(large.error, MaxPayloadError)
+    assert not kept.done
+    assert b"d" in harness.subs.values()
+    assert session.stats["pending_bytes"] == 0
+    harness.lose()
+    session.publish_message("a", b"1" * 100)
+    harness.info = INFO  # takes more again
+    harness.connect()
+    assert not [event for event in harness.events() if isinstance(event, MessageTooLarge)]
+    assert len(harness.published()) == 1

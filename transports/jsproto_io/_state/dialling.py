@@ -1,8 +1,8 @@
 """The addresses of one name: which of them is dialled when. The drivers share it.
 
 Rules (RFC 8305, Happy Eyeballs)
- * The families take turns, and that of the first address begins (section 4).
- * Each attempt has a head start of ``HEAD_START`` before the next one (section 5). After a failure it is over at once.
+ * The families take turns, and that of the first address begins.
+ * Each attempt has a head start of ``HEAD_START`` before the next one. After a failure it is over at once.
  * All addresses are begun within ``ALL_WITHIN``: of a name with many, each has a shorter head start.
  * The first that is connected wins. When all have failed, the first failure is told.
 
@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]
 """Family, type, protocol, name and address, as ``socket.getaddrinfo`` has them."""
 
-HEAD_START: Final = 0.25  # seconds, as RFC 8305 section 8 recommends
+HEAD_START: Final = 0.25  # seconds, as RFC 8305 recommends
 ALL_WITHIN: Final = 1.0  # seconds: half of the default ``connect_timeout``
 
 _UNDER_WAY: Final = frozenset({0, EINPROGRESS, EWOULDBLOCK})
