@@ -111,6 +111,17 @@ def test_one_on_asyncio_whose_loop_has_ended(server: Any) -> None:
     assert unclosed(caught) == [f"unclosed connection to {server.url}"]
 
 
+def test_one_on_asyncio_that_was_awaited(server: Any) -> None:
+    async def use() -> None:
+        await jsproto_io.asyncio.connect(server.url)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(use())
+        gc.collect()
+    assert unclosed(caught) == [f"unclosed connection to {server.url}"]
+
+
 def test_one_on_asyncio_whose_block_is_dropped_is_closed(server: Any, recwarn: pytest.WarningsRecorder) -> None:
     async def use() -> None:
         nc = await jsproto_io.asyncio.connect(server.url).__aenter__()

@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Unpack, cast
@@ -101,23 +101,38 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
 
     def __init__(self, make: Callable[[], Connection]) -> None:
         self._make = make
+        self._block = _block(make)
 
     def __await__(self) -> Generator[Any, None, Connection]:
-        return self.__aenter__().__await__()
+        return _opened(self._make).__await__()
 
     async def __aenter__(self) -> Connection:
-        self._connection = connection = self._make()
-        try:
-            await connection._open()
-        except BaseException:
-            await connection._close()
-            raise
-        return connection
+        return await self._block.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._connection._close()
+        await self._block.__aexit__(kind, error, traceback)
+
+
+async def _opened(make: Callable[[], Connection]) -> Connection:
+    connection = make()
+    try:
+        await connection._open()
+    except BaseException:
+        await connection._close()
+        raise
+    return connection
+
+
+@asynccontextmanager
+async def _block(make: Callable[[], Connection]) -> AsyncIterator[Connection]:
+    """A generator, because the loop ends those that are dropped."""
+    connection = await _opened(make)
+    try:
+        yield connection
+    finally:
+        await connection._close()
 
 
 class _SystemDialer(SystemEntropy):

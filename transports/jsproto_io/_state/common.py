@@ -152,6 +152,8 @@ def ended(error: Error | None) -> str:
 
 def reason(error: BaseException) -> str:
     """One line for why dialling, or a connection, failed."""
+    if isinstance(error.__cause__, BaseExceptionGroup):  # trio.open_tcp_stream: one error for each address of a name
+        error = error.__cause__.exceptions[0]
     if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
     if isinstance(error, TimeoutError) and not error.errno:
