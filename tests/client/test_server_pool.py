@@ -394,15 +394,16 @@ def test_whoever_lives_is_dialled_before_it_gives_up(
         ",".join(f"h{n}" for n in range(given)), seed, max_reconnect_attempts=most, dont_randomize=keeps_order,
         ignore_discovered_servers=ignores,
     )  # fmt: skip
-    now = 0.0
+    now, known = 0.0, {*range(given)}
     for infos, alive in links:
         in_use = int((host(dialler) or "")[1:])
         dialler.dialled()
         for named in infos:
             dialler.learn([f"h{n}" for n in named], leaving=False)
         dialler.connected(now)
-        said = [set(named) for named in infos if named]
-        known = {*range(given), in_use, *(said[-1] if said and not ignores else ())}
+        said = [named for named in infos if named]
+        if said and not ignores:
+            known = {*range(given), in_use, *said[-1]}
         assert {address.host for address in dialler._pool} == {f"h{n}" for n in known}
         now += 1_000.0
         dialler.lost(now)
