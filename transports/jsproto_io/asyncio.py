@@ -37,6 +37,7 @@ from jsproto.client.connection.options import DEFAULT_URL, Address
 from jsproto.client.connection.session import Session
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.asyncio_dial import dial
+from jsproto_io._aio.asyncio_timer import Timer
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consume_context import ConsumeContext
@@ -151,8 +152,9 @@ class Connection(facade.Connection):
         self._dialer = dialer
         super().__init__(session, event_cb, self._loop.time)
         self._link: _Link | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._loop, self._time_out)
         self._dialling: asyncio.Task[None] | None = None
+        self._dials = False  # that task is at work
         self._tasks: set[asyncio.Task[None]] = set()
         register(self)
 
@@ -178,25 +180,20 @@ class Connection(facade.Connection):
             link.write(session.data_to_send())  # a publisher that waited for room queues more
 
     def _rearm(self) -> None:
-        session, timer = self._session, self._timer
-        deadline = session.deadline()
-        if deadline is not None and not self._last_look.begun and (timer is None or deadline < timer.when()):
-            if timer is not None:
-                timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._time_out, deadline)
+        session = self._session
+        if not self._last_look.begun:
+            self._timer.bring_forward(session.deadline())
         if session.wants_close and self._link is not None:
             self._link.hang_up(abruptly=self._must_abort)
-        if session.connect_to is not None and (self._dialling is None or self._dialling.done()):
+        if session.connect_to is not None and not self._dials:
+            self._dials = True  # before the task is made: an eager one dials at once
             self._dialling = self._loop.create_task(self._dial_all())
 
     def _is_due(self, now: float) -> bool:
-        timer, session = self._timer, self._session
-        if session.wants_send(now) or timer is None:
-            return True
-        return timer.when() > now + session.options.linger and session.is_late(timer.when())
+        session, wakes_at = self._session, self._timer.when
+        return session.wants_send(now) or (wakes_at > now + session.options.linger and session.is_late(wakes_at))
 
     def _time_out(self, deadline: float) -> None:
-        self._timer = None
         self._receive(partial(self._look_or_time_out, deadline))
 
     def _look_or_time_out(self, deadline: float, now: float) -> None:
@@ -204,7 +201,7 @@ class Connection(facade.Connection):
         if self._link is None or self._last_look.is_over(self._session.deadline(), now):
             self._session.handle_timeout(now)
         else:
-            self._timer = self._loop.call_at(now + LOOK, self._time_out, deadline)
+            self._timer.bring_forward(now + LOOK)
 
     def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         task = self._loop.create_task(run())
@@ -234,34 +231,39 @@ class Connection(facade.Connection):
                 await self._dial(address)
         except Exception as bug:
             self._crash(bug)
+        finally:
+            self._dials = False
 
     async def _dial(self, address: Address) -> None:
         session, link = self._session, _Link(self)
         try:
             async with asyncio.timeout(session.options.connect_timeout):
                 await self._dialer.create_connection(lambda: link, address.host, address.port)
-        except DIAL_ERRORS as error:
+        except BaseException as error:
+            link.abandon(error)
+            if not isinstance(error, DIAL_ERRORS):
+                raise
             if self._link is not link:
                 self._call(partial(session.connection_failed, reason(error)))
 
     async def _close(self) -> None:
         if self._is_disowned:
             return
+        limit = self._session.options.timeout
         self._release(self._session.close)
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         try:
             if self._dialling is not None:
                 self._dialling.cancel()
-                await asyncio.wait([self._dialling])
+                await asyncio.wait([self._dialling], timeout=limit)
             if self._link is not None:
-                await self._sleep(self._link.lost, self._session.options.timeout)
+                await self._sleep(self._link.lost, limit)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._timer.cancel()
             if self._link is not None and not self._link.lost.is_set():
                 self._abort()
-                await self._link.lost.wait()
+                await self._sleep(self._link.lost, limit)
 
 
 class _Link(asyncio.Protocol):
@@ -303,7 +305,16 @@ class _Link(asyncio.Protocol):
             self._transport.write_eof()
         self._hung_up = True
 
+    def abandon(self, error: BaseException) -> None:
+        """Its dialling has failed. A loop may close what it has opened until then without a word: uvloop does."""
+        if self._transport is not None:
+            self._transport.abort()
+        self.connection_lost(error)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self.lost.is_set():  # it was abandoned
+            cast("asyncio.Transport", transport).abort()
+            return
         self._transport = cast("asyncio.Transport", transport)
         self._connection._link = self
         if self._session.connect_to is None:  # closed meanwhile
@@ -318,7 +329,9 @@ class _Link(asyncio.Protocol):
     def eof_received(self) -> None:
         self._connection._receive(self._session.receive_eof)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: BaseException | None) -> None:
+        if self.lost.is_set():  # it was abandoned
+            return
         self._transport = None
         verb = self._session.receive_eof
         self._connection._receive(verb if error is None else lambda now: verb(now, reason(error)))

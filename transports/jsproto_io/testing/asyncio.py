@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from jsproto.server.server import Server
+from jsproto_io._aio.asyncio_timer import Timer
 from jsproto_io.testing.host import HOST, Host, Peer, RoleKeywords
 from jsproto_io.testing.sockets import listen
 
@@ -51,7 +52,7 @@ class MemoryServer(Host):
         super().__init__(self._loop.time, host, port, tls, **options)
         self._links: dict[Peer, _Link] = {}
         self._listener: asyncio.Server | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._loop, self._time_out)
 
     def call(self, verb: Callable[[Server, float], T]) -> T:
         """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
@@ -86,9 +87,7 @@ class MemoryServer(Host):
             link.end()
         for link in links:
             await link.lost.wait()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._raise_defect()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -110,14 +109,9 @@ class MemoryServer(Host):
         while peers := self._unwritten():  # the end of a link may cause more
             for peer in peers:
                 self._links[peer].write()
-        deadline, timer = self.role.deadline(), self._timer
-        if deadline is not None and (timer is None or deadline < timer.when()):
-            if timer is not None:
-                timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._time_out, deadline)
+        self._timer.bring_forward(self.role.deadline())
 
     def _time_out(self, deadline: float) -> None:
-        self._timer = None
         self._put(lambda now: self.role.handle_timeout(max(now, deadline)))  # the loop's clock may be coarse
 
 
