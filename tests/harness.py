@@ -88,6 +88,12 @@ class Harness:
             self.completed.append(ticket)
         self.all_events += self.session.events()
 
+    def begin_burst(self) -> None:
+        """A write leaves. What is written at this moment waits for company."""
+        self.session.publish_message("burst", b"")
+        self.drain()
+        self.frames.clear()
+
     def sent(self, *kinds: type) -> list[Frame]:
         """What the session wrote since the last call (only these kinds, if given)."""
         self.session.flush()

@@ -758,9 +758,11 @@ def test_a_new_link_while_the_reader_is_slow() -> None:
 
 def test_a_request_that_finds_no_room_is_made_later() -> None:
     h = Harness(pending_size=100, linger=9.0)
+    h.begin_burst()
     h.session.publish_message("x", b"x" * 200)
     read = Read(harness=h, page_messages=2)
     assert h.session.deadline() == h.now + 0.02
+    h.drain()
     h.advance(0.05)
     assert len(h.published()) == 1
     h.advance(0.05)

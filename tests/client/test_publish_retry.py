@@ -223,6 +223,7 @@ def test_what_waits_to_be_sent_again_is_under_way() -> None:
 def test_a_window_that_is_full_with_what_waits_leaves_at_once() -> None:
     harness = Harness()
     publisher = pipelined(harness)
+    harness.begin_burst()
     publisher.publish("s.a", b"x", now=harness.now)
     assert not harness.session.wants_send(harness.now)
     nobody(harness)

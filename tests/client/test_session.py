@@ -589,10 +589,50 @@ def test_the_cache_of_subjects_is_bounded() -> None:
 # -- when bytes leave --------------------------------------------------------------------------------------------------
 
 
+def test_a_write_that_follows_no_other_leaves_at_once() -> None:
+    harness = Harness(linger=0.5)
+    session, now = harness.session, harness.now
+    for since in (1.0, 0.05, 0.00011):  # none of them shortly after another
+        now += since
+        session.publish_message("a", b"1")
+        assert session.wants_send(now)
+        assert session.wants_send(now)  # asked twice about the same bytes
+        assert b"".join(session.data_to_send()) == b"PUB a 1\r\n1\r\n"
+        assert not session.wants_send(now)
+
+
+def test_writes_that_follow_each_other_closely_wait_for_company() -> None:
+    harness = Harness(linger=0.5)
+    session, now = harness.session, harness.now
+    for number in range(4):
+        session.publish_message("a", b"%d" % number)
+        assert session.wants_send(now) == (number == 0)
+        if number == 0:
+            assert b"".join(session.data_to_send()) == b"PUB a 1\r\n0\r\n"
+        now += 0.00009
+    session.publish_message("a", b"4")
+    assert not session.wants_send(now + 0.2)  # long after the one before, but others wait already
+    assert session.deadline() == harness.now + 0.00009 + 0.5
+    assert session.wants_send(harness.now + 0.00009 + 0.5)
+    assert [frame.payload for frame in harness.published()] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_write_that_could_not_leave_at_once_has_not_to_wait_later() -> None:
+    """The socket takes nothing, and another write follows."""
+    harness = Harness(linger=0.5)
+    session = harness.session
+    session.publish_message("a", b"1")
+    assert session.wants_send(harness.now)
+    session.publish_message("a", b"2")
+    assert session.wants_send(harness.now + 0.00001)
+    assert len(harness.published()) == 2
+
+
 def test_small_writes_linger() -> None:
     harness = Harness(linger=0.5)
     session = harness.session
     assert not session.wants_send(harness.now)
+    harness.begin_burst()
     session.publish_message("a", b"1")
     assert not session.wants_send(harness.now)
     assert session.deadline() == harness.now + 0.5

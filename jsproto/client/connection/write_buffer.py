@@ -4,7 +4,9 @@ Rules:
 
 * A frame is encoded once, when it is queued. It leaves in the order of the calls.
 * More than ``pending_size`` bytes may not wait: the next message raises OutboundBufferLimitError.
-* Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait. Otherwise they wait ``linger`` seconds.
+* Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait.
+* Bytes of a burst wait up to ``linger`` seconds for company. All others leave at once: none would come.
+* A burst is bytes that follow others within ``BURST`` seconds.
 * A closed buffer takes no messages. What it has can still be written.
 * What waits is measured again when a server takes less in one message.
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple, NoReturn
 
 from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, BulkPublisher, Encode
@@ -37,6 +40,7 @@ from jsproto.wire.bulk_encoder import encode_numbered, encode_replied, encode_ru
 from jsproto.wire.encoder import encode_pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
+BURST: Final = 0.0001  # seconds: a loop that publishes asks again within a tenth of that
 _NOTHING: Final = -1  # bytes that a closed buffer takes
 
 
@@ -60,7 +64,7 @@ class WriteBuffer:
     """
 
     __slots__ = (
-        "_bulk", "_closed_by", "_completed", "_congested_at", "_congestion", "_flush_at", "_frames", "_heads",
+        "_asked_at", "_bulk", "_closed_by", "_completed", "_congested_at", "_congestion", "_flush_at", "_frames", "_heads",
         "_is_urgent", "_leave_at", "_limit", "_linger", "_pending_size", "_server", "max_payload", "published", "size",
         "written",
     )  # fmt: skip
@@ -82,6 +86,7 @@ class WriteBuffer:
         self._server: ServerInfo | None = None
         self._frames: list[bytes] = []
         self._is_urgent = False
+        self._asked_at = -inf  # when bytes that were not urgent were last asked about
         self._leave_at: float | None = (
             None  # when small writes have waited long enough for company; looked at for each message, so no ``Timers``
         )
@@ -232,15 +237,19 @@ class WriteBuffer:
         self._is_urgent = bool(self._frames)
 
     def wants_send(self, now: float) -> bool:
-        """Whether bytes are to leave at ``now``. The first call with bytes that need not starts their ``linger``."""
+        """Whether bytes are to leave at ``now``. The first call with some decides, until they have left.
+
+        Pays: ``request``.
+        """
         if self._is_urgent:
             return True
         if not self.size:
             return False
         if self.size >= self._flush_at:
             return True
+        before, self._asked_at = self._asked_at, now
         if self._leave_at is None:
-            self._leave_at = now + self._linger
+            self._leave_at = now + self._linger if now - before < BURST else now
         return now >= self._leave_at
 
     def handle_timeout(self, now: float) -> None:
