@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 from attrs.validators import gt, in_, min_len, optional
 
-from tests.bench import core, keys, ours, peers, raw, sharing
+from tests.bench import core, keys, ours, peers, raw, sharing, single
 from tests.bench.task import Runner
 
 SIZE: Final = 128  # bytes in each message
@@ -381,6 +381,61 @@ JOBS: Final = {
         reads=True,
         keys=True,
         size=16,
+    ),
+    "publish": Job(
+        "publish one message after the other, and wait for the acknowledgement of each",
+        10_000,
+        {
+            "jsproto-sync": single.sync_publish,
+            "jsproto-asyncio": ours.on_asyncio(single.publish),
+            "jsproto-trio": ours.on_trio(single.publish),
+            "nats-py": single.nats_py_publish,
+            "nats-jetstream-extra": single.extra_publish,
+            "raw-socket": single.raw_publish,
+        },
+    ),
+    "fetch-one": Job(
+        "fetch one message after the other, and acknowledge each",
+        5_000,
+        {
+            "jsproto-sync": single.sync_fetch,
+            "jsproto-asyncio": ours.on_asyncio(single.fetch),
+            "jsproto-trio": ours.on_trio(single.fetch),
+            "nats-py": single.nats_py_fetch,
+        },
+        reads=True,
+    ),
+    "request": Job(
+        "request one answer of a callback after the other, both ends together",
+        5_000,
+        {
+            "jsproto-sync": single.sync_request,
+            "jsproto-asyncio": ours.on_asyncio(single.request),
+            "jsproto-trio": ours.on_trio(single.request),
+            "nats-py": single.nats_py_request,
+        },
+        reads=True,
+    ),
+    "core-publish": Job(
+        "core publish, one call for each message",
+        50_000,
+        {
+            "jsproto-sync": single.sync_core_publish,
+            "jsproto-asyncio": ours.on_asyncio(single.core_publish),
+            "jsproto-trio": ours.on_trio(single.core_publish),
+            "nats-py": single.nats_py_core_publish,
+        },
+    ),
+    "callback": Job(
+        "core publish, and a callback for each message, both ends together",
+        30_000,
+        {
+            "jsproto-sync": single.sync_callback,
+            "jsproto-asyncio": ours.on_asyncio(single.callback),
+            "jsproto-trio": ours.on_trio(single.callback),
+            "nats-py": single.nats_py_callback,
+        },
+        reads=True,
     ),
     "shared-publish": Job(
         "16 threads or tasks publish on one connection, each waits for its acknowledgement",
