@@ -140,6 +140,8 @@ class Decoder:
             while position < end:
                 if bulk is not None:
                     position = bulk.take(data, position, frames)
+                    if position == end:  # most input is whole messages
+                        break
                 following = self._take(data, position, frames)
                 if following < 0:
                     break

@@ -69,6 +69,7 @@ class Link:
     * ``decoder``: of the bytes that arrive.
     * ``to_send``: frames that leave before those that wait in the session.
     * ``pongs_owed``: how many PONGs are to be sent.
+    * ``deadline``: gives when ``handle_timeout`` wants to be called.
     * ``events``, ``ponged`` and ``violations``: events, tickets that a PONG completed, and what the server did not
       permit. The session takes them.
     * ``refused``: the server does not accept the credentials.
@@ -94,6 +95,7 @@ class Link:
         self._unanswered = 0  # PINGs of the keep-alive since the last PONG
         self.pongs_owed = 0
         self._timers = Timers()
+        self.deadline = self._timers.next
         self._timers.set(Timer.HANDSHAKE, now + options.connect_timeout)
 
     def receive(self, frame: Frame, now: float) -> None:
@@ -164,10 +166,6 @@ class Link:
                 self._unanswered += 1
                 self.ping(None, now)
                 self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
-
-    def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called."""
-        return self._timers.next()
 
     def close(self) -> None:
         """This side ends the link: no more timers, no more steps."""

@@ -25,7 +25,7 @@ from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
 from jsproto.outbox import Conversation
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
-from jsproto.timers import Deadlines
+from jsproto.timers import Deadlines, earliest
 from jsproto.wire.frames import Msg
 
 if TYPE_CHECKING:
@@ -125,7 +125,10 @@ class Requests(Conversation):
     Attributes: ``last_message`` (which message of the session the last request was, by ``Session.published``).
     """
 
-    __slots__ = ("_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_retries", "_sid", "last_message")
+    __slots__ = (
+        "_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_retries", "_sid", "_told",
+        "last_message",
+    )  # fmt: skip
 
     def __init__(self, outbox: Session, inbox: str, draw: Callable[[], bytes]) -> None:
         """``inbox``: the subject below which this session's answers arrive, unique to it. ``draw`` makes tokens."""
@@ -138,6 +141,7 @@ class Requests(Conversation):
         self.last_message = 0
         self._deadlines: Deadlines[bytes] = Deadlines()
         self._retries: Deadlines[bytes] = Deadlines()  # when what nobody has answered is sent again
+        self._told: float | None = None  # the deadline that the session knows
 
     def __len__(self) -> int:
         return len(self._open)
@@ -185,8 +189,7 @@ class Requests(Conversation):
         self._open[token] = _Request(
             token, subject, timeout, ticket, decode, no_responders, fallback, (payload, block), retry, now
         )
-        self._deadlines.set(token, now + timeout)
-        self._outbox.rearm(self)
+        self._set_deadline(token, now + timeout)
         return ticket
 
     def receive(self, message: Msg, now: float) -> None:
@@ -196,7 +199,7 @@ class Requests(Conversation):
         if request is None:
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
             return
-        if is_no_responders(message):
+        if message.header is not None and is_no_responders(message):
             if request.left and now + request.wait < request.ends:
                 request.left -= 1
                 self._retries.set(token, now + request.wait)
@@ -221,15 +224,15 @@ class Requests(Conversation):
         """Fail the requests whose time is over, and send those again that it is time for."""
         for token in self._deadlines.due(now):
             request = self._open.pop(token)
-            self._retries.set(token, None)
             self._fail(request, TimeoutError(f"no answer from {request.subject} within {request.timeout:g} s"))
         for token in self._retries.due(now):
-            self._retry(self._open[token])
+            if (waiting := self._open.get(token)) is not None:  # else it has ended meanwhile
+                self._retry(waiting)
 
     def deadline(self) -> float | None:
         """The earliest end of a request's time, or when one is sent again, if that is before it."""
-        ends, again = self._deadlines.next(), self._retries.next()
-        return ends if again is None or ends is None else min(ends, again)
+        self._told = earliest((self._deadlines.next(), self._retries.next()))
+        return self._told
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """Fail the requests that were refused. Fail all of them when the inbox may not be subscribed to."""
@@ -268,12 +271,15 @@ class Requests(Conversation):
             token, fallback.subject, request.timeout, request.ticket, fallback.decode, fallback.no_responders, None,
             (fallback.payload, None), NO_RETRY, now,
         )  # fmt: skip
-        self._deadlines.set(token, now + request.timeout)
-        self._outbox.rearm(self)
+        self._set_deadline(token, now + request.timeout)
+
+    def _set_deadline(self, token: bytes, when: float) -> None:
+        self._deadlines.set(token, when)
+        if self._told is None or when < self._told:  # else the session asks early enough
+            self._outbox.rearm(self)
 
     def _end_request(self, token: bytes) -> _Request:
         self._deadlines.set(token, None)
-        self._retries.set(token, None)
         return self._open.pop(token)
 
     def _retry(self, request: _Request) -> None:

@@ -294,7 +294,7 @@ class Session(BulkOutbox):
         when = self._deadlines.next()
         if when is not None and (first is None or when < first):
             first = when
-        when = self._write_buffer.deadline()
+        when = self._write_buffer.leave_at
         if when is not None and (first is None or when < first):
             first = when
         return first if self.connected.done else earliest((first, self._server_pool.deadline()))
@@ -308,7 +308,10 @@ class Session(BulkOutbox):
             return False
         if link.to_send or link.pongs_owed:
             return True
-        return (link.is_open or self.closed) and self._write_buffer.wants_send(now)
+        buffer = self._write_buffer
+        if not (buffer.size or buffer.is_urgent):
+            return False
+        return (link.is_open or self.closed) and buffer.wants_send(now)
 
     def is_late(self, wakes_at: float) -> bool:
         """Whether there is news, or a deadline before ``wakes_at`` (seconds), when the driver wakes up by itself."""
@@ -322,7 +325,7 @@ class Session(BulkOutbox):
         link = self._link
         if link is None:
             return []
-        data = link.data_to_send()
+        data = link.data_to_send() if link.to_send or link.pongs_owed else []
         if link.is_open or self.closed:
             data += self._write_buffer.take()
         return data
@@ -350,7 +353,8 @@ class Session(BulkOutbox):
     @property
     def congested(self) -> bool:
         """Whether more than half of ``pending_size`` bytes wait: stop publishing until ``sendable()``."""
-        return self._write_buffer.congested
+        buffer = self._write_buffer
+        return buffer.size > buffer.congested_at
 
     def sendable(self) -> Ticket[None]:
         """Completed when the bytes that wait now were taken to be written, or the session has ended."""

@@ -58,15 +58,19 @@ class WriteBuffer:
     Attributes:
 
     * ``size``: bytes that wait. An UNSUB that may wait for ever is not counted.
+    * ``congested_at``: when ``size`` is more, publishers should wait. It is half of ``pending_size``.
+    * ``is_urgent``: what waits is to leave now.
+    * ``leave_at``: when small writes have waited long enough for company, in the caller's monotonic seconds. None: there
+      is no such time.
     * ``max_payload``: bytes of headers and payload that the server takes in one message.
     * ``published``: messages that were queued.
     * ``written``: bytes that were taken to be written, of messages and subscriptions.
     """
 
     __slots__ = (
-        "_asked_at", "_bulk", "_closed_by", "_completed", "_congested_at", "_congestion", "_flush_at", "_frames", "_heads",
-        "_is_urgent", "_leave_at", "_limit", "_linger", "_pending_size", "_server", "max_payload", "published", "size",
-        "written",
+        "_asked_at", "_bulk", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads", "_limit",
+        "_linger", "_pending_size", "_server", "congested_at", "is_urgent", "leave_at", "max_payload", "published",
+        "size", "written",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
@@ -79,17 +83,15 @@ class WriteBuffer:
         self.written = 0
         self.max_payload = DEFAULT_MAX_PAYLOAD  # until INFO says otherwise
         self._pending_size = self._limit = options.pending_size
-        self._congested_at = options.pending_size // 2
+        self.congested_at = options.pending_size // 2
         self._flush_at = options.flush_at
         self._linger = options.linger
         self._completed = completed
         self._server: ServerInfo | None = None
         self._frames: list[bytes] = []
-        self._is_urgent = False
+        self.is_urgent = False
         self._asked_at = -inf  # when bytes that were not urgent were last asked about
-        self._leave_at: float | None = (
-            None  # when small writes have waited long enough for company; looked at for each message, so no ``Timers``
-        )
+        self.leave_at: float | None = None  # looked at for each message, so no ``Timers``
         self._heads: dict[str, tuple[bytes, bytes]] = {}  # by checked subject: the first words of PUB and HPUB
         self._bulk = BulkPublisher()
         self._congestion: Ticket[None] | None = None
@@ -191,11 +193,6 @@ class WriteBuffer:
 
     # -- how much may wait ---------------------------------------------------------------------------------------------
 
-    @property
-    def congested(self) -> bool:
-        """Whether more than half of ``pending_size`` waits."""
-        return self.size > self._congested_at
-
     def sendable(self) -> Ticket[None]:
         """Completed when what waits now was taken to be written, or dropped."""
         if self._congestion is not None:
@@ -234,33 +231,25 @@ class WriteBuffer:
 
     def flush(self) -> None:
         """What was queued is to leave now."""
-        self._is_urgent = bool(self._frames)
+        self.is_urgent = bool(self._frames)
 
     def wants_send(self, now: float) -> bool:
         """Whether bytes are to leave at ``now``. The first call with some decides, until they have left.
 
         Pays: ``request``.
         """
-        if self._is_urgent:
-            return True
-        if not self.size:
-            return False
-        if self.size >= self._flush_at:
+        if self.is_urgent or self.size >= self._flush_at:
             return True
         before, self._asked_at = self._asked_at, now
-        if self._leave_at is None:
-            self._leave_at = now + self._linger if now - before < BURST else now
-        return now >= self._leave_at
+        if self.leave_at is None:
+            self.leave_at = now + self._linger if now - before < BURST else now
+        return now >= self.leave_at
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
-        if self._leave_at is not None and now >= self._leave_at:
-            self._leave_at = None
+        if self.leave_at is not None and now >= self.leave_at:
+            self.leave_at = None
             self.flush()
-
-    def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
-        return self._leave_at
 
     def take(self) -> list[bytes]:
         """Everything, in order. It counts as written."""
@@ -295,9 +284,10 @@ class WriteBuffer:
 
     def _emptied(self) -> None:
         self.size = 0
-        self._is_urgent = False
-        self._leave_at = None
-        self.release()
+        self.is_urgent = False
+        self.leave_at = None
+        if self._congestion is not None:
+            self.release()
 
     def _drop_too_large(self) -> list[DroppedMessage]:
         data, at = b"".join(self._frames), 0
