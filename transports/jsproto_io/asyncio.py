@@ -158,8 +158,7 @@ class Connection(facade.Connection):
         self._tasks: set[asyncio.Task[None]] = set()
         register(self)
 
-    def _new_event(self) -> asyncio.Event:
-        return asyncio.Event()
+    _new_event = staticmethod(asyncio.Event)
 
     async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
         if timeout is None:
@@ -176,14 +175,16 @@ class Connection(facade.Connection):
         session, link = self._session, self._link
         if link is not None and session.wants_close:
             link.write(session.data_to_send())
-        while link is not None and not link.paused and session.wants_send(now):
+        while link is not None and session.wants_send(now) and not link.paused:
             link.write(session.data_to_send())  # a publisher that waited for room queues more
 
     def _rearm(self) -> None:
         session = self._session
         if not self._last_look.begun:
             self._timer.bring_forward(session.deadline())
-        if session.wants_close and self._link is not None:
+        if self._link is not None:
+            if not session.wants_close:
+                return  # it lives
             self._link.hang_up(abruptly=self._must_abort)
         if session.connect_to is not None and not self._dials:
             self._dials = True  # before the task is made: an eager one dials at once

@@ -151,8 +151,8 @@ class Connection(facade.Connection):
         self._receive_ended = trio.Event()  # nothing will be received any more
         register(self)
 
-    def _new_event(self) -> trio.Event:
-        return trio.Event()
+    _new_event = staticmethod(trio.Event)
+    _call = trio.lowlevel.enable_ki_protection(facade.Connection._call)
 
     async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
         if timeout is None:
@@ -161,10 +161,6 @@ class Connection(facade.Connection):
         with trio.move_on_after(timeout) as scope:
             await event.wait()
         return not scope.cancelled_caught
-
-    @trio.lowlevel.enable_ki_protection
-    def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
-        return super()._call(verb, coalesce=coalesce)
 
     def _write(self, now: float) -> None:
         session, link = self._session, self._link
@@ -184,7 +180,7 @@ class Connection(facade.Connection):
         deadline = session.deadline()
         if deadline is not None and not self._last_look.begun and deadline < self._sleep_scope.deadline:
             self._sleep_scope.deadline = deadline
-        if session.connect_to is not None and self._link is None:
+        if self._link is None and session.connect_to is not None:
             self._sleep_scope.deadline = min(self._sleep_scope.deadline, self._now())  # dial
         if session.wants_close and self._must_abort:
             self._abort()

@@ -118,12 +118,14 @@ class Engine(ConnectionBase):
                 if session.has_news:
                     for ticket in session.take_completed():
                         ticket.wake()
-                    self._dispatcher.add(session.events())
+                    if events := session.events():
+                        self._dispatcher.add(events)
                 self._rearm()
             except Exception as bug:
                 self._crash(bug)
                 raise
-        self._dispatcher.dispatch()
+        if self._dispatcher.waiting:
+            self._dispatcher.dispatch()
 
     async def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, limit: Limit | None = None) -> T:
         """Park until ``ticket`` has its answer.

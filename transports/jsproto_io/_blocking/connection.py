@@ -71,17 +71,19 @@ class Connection(Engine):
         Raises:
             TimeoutError: there was no room for ``limit`` seconds.
         """
-        began = 0.0 if limit is None else self._now()
-        whole: Limit | None = None  # made when it is needed: requests pay for it (benchmark row kv-get)
+        if not self._session.congested:
+            try:
+                return self._call(verb, coalesce=coalesce)
+            except OutboundBufferLimitError:
+                pass  # other callers took the room first
+        began = self._now()
+        whole = None if limit is None else Limit(limit, began)
         while True:
-            if self._session.congested:
-                if limit is not None:
-                    whole = whole or Limit(limit, began)
-                self._make_room(whole)
+            self._make_room(whole)
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
             except OutboundBufferLimitError:
-                pass  # other callers took the room first
+                pass
 
     def _make_room(self, limit: Limit | None = None) -> None:
         """Back-pressure: wait while too many bytes are queued."""
@@ -525,11 +527,14 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
             UnsupportedByServerError: the server is too old for a keyword. Nothing was sent.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.publish, subject, payload, headers=headers, timeout=limit, retry_attempts=retry_attempts,
-            retry_wait=seconds(retry_wait, "retry_wait"), **publish_options(options),
+        wait, keywords = seconds(retry_wait, "retry_wait"), publish_options(options)
+        return self._connection._ask(
+            lambda now: self._core.publish(
+                subject, payload, now=now, headers=headers, timeout=limit, retry_attempts=retry_attempts,
+                retry_wait=wait, **keywords,
+            ),
+            limit,
         )  # fmt: skip
-        return self._connection._ask(lambda now: verb(now=now), limit)
 
     def publish_async(
         self,

@@ -177,34 +177,37 @@ class EventDispatcher:
 
     A callback may call any verb, and may raise: neither disturbs the connection. Of the events that wait for a slow
     callback, the newest ``MAX_EVENTS`` are kept. The event EventsDropped reports how many were dropped.
+
+    Attributes:
+        waiting: the events that are still to be delivered.
     """
 
     def __init__(self, callback: EventCallback | None) -> None:
         if callback is not None and not callable(callback):
             raise LocalProtocolError(f"event_cb must be callable, or None, not {type(callback).__name__}")
         self._callback = callback
-        self._queue: deque[Event] = deque()
+        self.waiting: deque[Event] = deque()
         self._dropped = 0  # events dropped so far
         self._reported_dropped = 0  # of those, how many EventsDropped has reported
         self._dispatching = threading.Lock()
 
     def add(self, events: Iterable[Event]) -> None:
         """Queue ``events``. The caller holds the state, so that they are in the order of their occurrence."""
-        self._queue.extend(events)
-        while len(self._queue) > MAX_EVENTS:
-            self._queue.popleft()
+        self.waiting.extend(events)
+        while len(self.waiting) > MAX_EVENTS:
+            self.waiting.popleft()
             self._dropped += 1
 
     def dispatch(self) -> None:
         """Deliver the queued events, unless another thread is delivering: then that one does."""
-        while self._queue and self._dispatching.acquire(blocking=False):
+        while self.waiting and self._dispatching.acquire(blocking=False):
             try:
-                while self._queue:
+                while self.waiting:
                     unreported = self._dropped - self._reported_dropped
                     if unreported:
                         self._reported_dropped += unreported
                         self._deliver(EventsDropped(unreported))
-                    self._deliver(self._queue.popleft())
+                    self._deliver(self.waiting.popleft())
             finally:
                 self._dispatching.release()
 

@@ -134,7 +134,8 @@ class ThreadEngine(facade.Connection):
             raise
         if interrupt is not None:
             raise interrupt
-        self._dispatcher.dispatch()
+        if self._dispatcher.waiting:
+            self._dispatcher.dispatch()
 
     def _drain_outputs(self) -> Link | None:
         """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
