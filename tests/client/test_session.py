@@ -610,11 +610,26 @@ def test_writes_that_follow_each_other_closely_wait_for_company() -> None:
         if number == 0:
             assert b"".join(session.data_to_send()) == b"PUB a 1\r\n0\r\n"
         now += 0.00009
-    session.publish_message("a", b"4")
-    assert not session.wants_send(now + 0.2)  # long after the one before, but others wait already
     assert session.deadline() == harness.now + 0.00009 + 0.5
-    assert session.wants_send(harness.now + 0.00009 + 0.5)
+    session.publish_message("a", b"4")
+    assert session.wants_send(now + 0.2)  # the burst is over
     assert [frame.payload for frame in harness.published()] == [b"1", b"2", b"3", b"4"]
+
+
+def test_acknowledgements_wait_for_company() -> None:
+    harness = Harness(linger=0.5)
+    session, now = harness.session, harness.now
+    for number in range(3):
+        session.publish_replies([b"$JS.ACK.%d" % number], b"+ACK")
+        assert not session.wants_send(now)  # nobody waits for them
+        now += 0.01
+    assert session.deadline() == harness.now + 0.5
+    session.publish_message("a", b"answer")
+    assert session.wants_send(now)
+    assert [frame.payload for frame in harness.published()] == [b"+ACK"] * 3 + [b"answer"]
+    session.publish_replies([b"$JS.ACK.3"], b"+ACK")
+    assert not session.wants_send(now)
+    assert session.wants_send(now + 0.5)
 
 
 def test_a_write_that_could_not_leave_at_once_has_not_to_wait_later() -> None:

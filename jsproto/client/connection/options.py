@@ -146,7 +146,8 @@ class ConnectOptions:
 
     Writing:
 
-    * A small write leaves at once. Those that follow within 0.1 ms wait up to ``linger`` for company.
+    * A small message leaves at once. Those that follow within 0.1 ms, and acknowledgements, wait up to ``linger`` for
+      company.
     * They leave earlier when ``flush_at`` bytes have gathered, or when an answer is awaited.
     * ``pending_size``: the bytes that may wait to be written. Then publishing is refused.
     """

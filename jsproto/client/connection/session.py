@@ -429,7 +429,7 @@ class Session(BulkOutbox):
             LocalProtocolError: as ``publish``.
         """
         block = None if headers is None else encode_headers(headers)
-        self.publish(subject, payload, None if reply is None else check_subject(reply), block)
+        self._write_buffer.publish(subject, payload, None if reply is None else check_subject(reply), block)
 
     def request(
         self, subject: str, payload: bytes = b"", *, now: float, timeout: float | None = None,

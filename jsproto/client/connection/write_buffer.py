@@ -5,8 +5,8 @@ Rules:
 * A frame is encoded once, when it is queued. It leaves in the order of the calls.
 * More than ``pending_size`` bytes may not wait: the next message raises OutboundBufferLimitError.
 * Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait.
-* Bytes of a burst wait up to ``linger`` seconds for company. All others leave at once: none would come.
-* A burst is bytes that follow others within ``BURST`` seconds.
+* A message that follows no other within ``BURST`` seconds leaves at once, with all that waits: company would not come.
+* Other messages, and acknowledgements, wait up to ``linger`` seconds for company.
 * A closed buffer takes no messages. What it has can still be written.
 * What waits is measured again when a server takes less in one message.
 
@@ -68,9 +68,9 @@ class WriteBuffer:
     """
 
     __slots__ = (
-        "_asked_at", "_bulk", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads", "_limit",
-        "_linger", "_pending_size", "_server", "congested_at", "is_urgent", "leave_at", "max_payload", "published",
-        "size", "written",
+        "_asked_at", "_bulk", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads", "_known",
+        "_limit", "_linger", "_pending_size", "_server", "congested_at", "is_urgent", "leave_at", "max_payload",
+        "published", "size", "written",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
@@ -79,6 +79,7 @@ class WriteBuffer:
         ``completed`` is called with each ticket of ``sendable`` that is completed.
         """
         self.size = 0
+        self._known = 0  # of ``size``: what was asked about, and acknowledgements, for which nobody waits
         self.published = 0
         self.written = 0
         self.max_payload = DEFAULT_MAX_PAYLOAD  # until INFO says otherwise
@@ -90,7 +91,7 @@ class WriteBuffer:
         self._server: ServerInfo | None = None
         self._frames: list[bytes] = []
         self.is_urgent = False
-        self._asked_at = -inf  # when bytes that were not urgent were last asked about
+        self._asked_at = -inf  # when a message was first asked about, lately
         self.leave_at: float | None = None  # looked at for each message, so no ``Timers``
         self._heads: dict[str, tuple[bytes, bytes]] = {}  # by checked subject: the first words of PUB and HPUB
         self._bulk = BulkPublisher()
@@ -149,7 +150,11 @@ class WriteBuffer:
             self.refuse()
         self.published += len(replies)
         end = b" %d\r\n%b\r\n" % (len(payload), payload)
-        self.queue(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
+        frames = b"PUB %b%b" % ((end + b"PUB ").join(replies), end)
+        size = len(frames)
+        self._frames.append(frames)
+        self.size += size
+        self._known += size
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
         """See ``Session.publish_run``."""
@@ -234,15 +239,20 @@ class WriteBuffer:
         self.is_urgent = bool(self._frames)
 
     def wants_send(self, now: float) -> bool:
-        """Whether bytes are to leave at ``now``. The first call with some decides, until they have left.
+        """Whether the bytes that wait are to leave at ``now``. Once they are, that stays so until they have left.
 
-        Pays: ``request``.
+        To be called while there is ``size``, or ``is_urgent``. Pays: ``request``.
         """
-        if self.is_urgent or self.size >= self._flush_at:
+        size = self.size
+        if self.is_urgent or size >= self._flush_at:
             return True
-        before, self._asked_at = self._asked_at, now
+        if size > self._known:
+            before, self._known, self._asked_at = self._asked_at, size, now
+            if now - before >= BURST:
+                self.is_urgent = True
+                return True
         if self.leave_at is None:
-            self.leave_at = now + self._linger if now - before < BURST else now
+            self.leave_at = now + self._linger
         return now >= self.leave_at
 
     def handle_timeout(self, now: float) -> None:
@@ -283,7 +293,7 @@ class WriteBuffer:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _emptied(self) -> None:
-        self.size = 0
+        self.size = self._known = 0
         self.is_urgent = False
         self.leave_at = None
         if self._congestion is not None:
