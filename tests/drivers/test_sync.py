@@ -666,7 +666,7 @@ def test_polling_without_waiting_gets_there(server: Any, reader_thread: bool) ->
 @MODES
 @pytest.mark.parametrize(
     "broken",
-    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("take_completed",), ("receive_data", "abort")],
+    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("wants_send",), ("receive_data", "abort")],
     ids=str,
 )
 def test_a_defect_fails_everybody_instead_of_hanging_them(

@@ -33,7 +33,7 @@ ROWS: Final[tuple[Row, ...]] = (
 MESSAGES: Final = 1_000
 FEWER: Final = {
     **dict.fromkeys((*SINGLE, *READING_ALL, "consume", "consume-keys", "kv-snapshot", "kv-watch"), 250),
-    **dict.fromkeys((*ONE, *ANSWERS, "shared-publish"), 50),
+    **dict.fromkeys(("publish", "fetch-one", "kv-get", "request", "shared-publish"), 50),
 }
 """Messages of a job that does much for each of them."""
 

@@ -18,8 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
+from typing import Any
 
 from jsproto.client.connection.session import Session
+from jsproto.ticket import Ticket
 from jsproto_io._blocking import connection as facade
 from jsproto_io._blocking.connection import T
 from jsproto_io._state.common import EventCallback, log_crash
@@ -77,7 +79,8 @@ class ThreadEngine(facade.Connection):
         """Prepare the sleep. Without a link, dial when the session asks for it."""
         session, poller = self._session, self._poller
         with self._lock:
-            if poller.link is not None and not (poller.link.dialling or self._sender or poller.has_link(session)):
+            link = poller.link
+            if session.wants_close and link is not None and not (session.closed or link.dialling or self._sender):
                 poller.drop()
         if poller.link is None and (address := session.connect_to) is not None:
             self._call(partial(poller.dial, session, poller.look_up(address)))
@@ -94,7 +97,8 @@ class ThreadEngine(facade.Connection):
         try:
             with self._lock:
                 now, poller.asleep_until, link = self._now(), -inf, poller.link
-                poller.finish_dialling(session, now)
+                if link is not None and link.dialling:
+                    poller.finish_dialling(link, session, now)
                 data = None if link is None else link.take_received()
                 if data:
                     self._last_look.received += 1
@@ -116,9 +120,11 @@ class ThreadEngine(facade.Connection):
 
     def _drive(self) -> None:
         """Drain: send, wake the waiting threads, dispatch events, and wake the leader up if it would sleep too long."""
+        session = self._session
+        more: object = True
         interrupt: BaseException | None = None
         try:
-            while (link := self._drain_outputs()) is not None:
+            while more and (link := self._drain_outputs()) is not None:
                 try:
                     link.send()
                 except BaseException as error:  # a signal handler's: the count of sent bytes is known
@@ -128,6 +134,7 @@ class ThreadEngine(facade.Connection):
                 with self._lock:
                     link.note_sent()
                     self._sender = None
+                    more = link.unsent or session.closed or session.wants_send(self._now())
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -155,9 +162,11 @@ class ThreadEngine(facade.Connection):
                     send = True
                 elif session.closed and not link.dialling and (self._must_abort or not link.unsent):
                     link.hang_up(abruptly=self._must_abort)
-            completed = session.take_completed()
-            if events := session.events():
-                self._dispatcher.add(events)
+            completed: list[Ticket[Any]] = []
+            if session.has_news:
+                completed = session.take_completed()
+                if events := session.events():
+                    self._dispatcher.add(events)
             if session.closed and (link is None or link.dialling):
                 self._leadership.end()
             if poller.asleep_until > -inf:

@@ -34,9 +34,6 @@ class DeferredSigint:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.end()
-
     def begin(self) -> None:
         """Defer Ctrl-C from now on. A handler of an outer wait is replaced as well."""
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
@@ -53,14 +50,17 @@ class DeferredSigint:
             self._arrived = False
             raise KeyboardInterrupt
 
-    def end(self) -> None:
+    def end(self, *error: object) -> None:
         """Put the former handler back. KeyboardInterrupt if Ctrl-C has arrived meanwhile."""
         if self._before is not None:
             handler = signal(SIGINT, self._before)
             self._before = None
             if handler != self._on_sigint:  # an event's callback has changed it
                 signal(SIGINT, handler)
-        self.check()
+        if self._arrived:
+            self.check()
+
+    __exit__ = end
 
     def _on_sigint(self, number: int, frame: FrameType | None) -> None:
         self._arrived = True

@@ -154,11 +154,10 @@ class Poller(ABC):
         except DIAL_ERRORS as error:
             session.connection_failed(reason(error), now)
 
-    def finish_dialling(self, session: Session, now: float) -> None:
-        """Report the end of dialling to ``session``, if it has ended."""
-        link = self.link
+    def finish_dialling(self, link: Link, session: Session, now: float) -> None:
+        """Report the end of dialling ``link``, the present one, to ``session``, if it has ended."""
         try:
-            if link is not None and link.dialling and link.dialled(now) and session.connect_to is not None:
+            if link.dialled(now) and session.connect_to is not None:
                 session.connection_made(now)
         except DIAL_ERRORS as error:
             self.drop()
