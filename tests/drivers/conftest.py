@@ -1,15 +1,19 @@
-"""The four ways to run one body of tests: threads with a reader, threads without, asyncio, trio."""
+"""The ways to run one body of tests: threads with a reader, threads without, asyncio on three loops, trio."""
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import gc
 import os
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from select import select
 from typing import Any
 
@@ -31,8 +35,25 @@ DRIVERS: dict[str, Connect] = {
     "asyncio": jsproto_io.asyncio.connect,
     "trio": jsproto_io.trio.connect,
 }
-IN_CI = "sync-no-reader"
-"""The driver that a quick run leaves out: it shares all but who reads with the one before it."""
+
+
+def new_eager_loop() -> asyncio.AbstractEventLoop:
+    """The standard loop, where a task runs up to its first wait before ``create_task`` returns."""
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]  # Python 3.12
+    return loop
+
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {}
+"""The loops beside the standard one that are here, by the driver on them."""
+if sys.version_info >= (3, 12):
+    LOOPS["asyncio-eager"] = new_eager_loop
+if find_spec("uvloop"):
+    LOOPS["asyncio-uvloop"] = import_module("uvloop").new_event_loop
+DRIVERS |= dict.fromkeys(LOOPS, jsproto_io.asyncio.connect)
+
+IN_CI = {"sync-no-reader", *LOOPS}
+"""What a quick run leaves out: it shares all but who reads, or the loop, with another one. ``test_other_loops`` has some."""
 PATIENCE = 100.0  # seconds after which a test that hangs is failed
 LIMIT = 2.0
 """Seconds of a limit that a test lets pass. It is long for what has to be in time, on a busy machine too."""
@@ -62,7 +83,7 @@ def quick_collections() -> None:
     gc.freeze()
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name == IN_CI else name for name in DRIVERS])
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in IN_CI else name for name in DRIVERS])
 def driver(request: pytest.FixtureRequest) -> str:
     """The driver under test."""
     name: str = request.param
@@ -70,8 +91,10 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def anyio_backend(driver: str) -> str:
+def anyio_backend(driver: str) -> str | tuple[str, dict[str, Any]]:
     """The loop the test itself runs in."""
+    if driver in LOOPS:
+        return "asyncio", {"loop_factory": LOOPS[driver]}
     return "trio" if driver == "trio" else "asyncio"
 
 

@@ -24,6 +24,7 @@ import trio
 import jsproto_io.asyncio
 import jsproto_io.sync
 import jsproto_io.trio
+from tests.drivers.conftest import LOOPS
 
 ROUNDS = 200
 HELD = 8  # connections that are there before
@@ -163,8 +164,9 @@ if __name__ == "__main__":
     if connecting:
         while_connecting(driver, url)
         sys.exit()
-    if driver == "asyncio":
-        asyncio.run(loops(url, jsproto_io.asyncio.connect, asyncio.to_thread))
+    if driver.startswith("asyncio"):
+        with asyncio.Runner(loop_factory=LOOPS.get(driver)) as runner:
+            runner.run(loops(url, jsproto_io.asyncio.connect, asyncio.to_thread))
     elif driver == "trio":
         trio.run(loops, url, jsproto_io.trio.connect, trio.to_thread.run_sync)
     else:

@@ -424,20 +424,20 @@ async def test_many_small_messages_arm_one_timer(connect: Any) -> None:
     with FakeServer(script) as server, anyio.fail_after(30):
         async with connect(server.url) as nc:
             calls = 0
-            call_at = nc._loop.call_at
+            call_later = nc._loop.call_later
 
             def counted(*args: Any) -> Any:
                 nonlocal calls
                 calls += 1
-                return call_at(*args)
+                return call_later(*args)
 
-            nc._loop.call_at = counted
+            nc._loop.call_later = counted
             try:
                 for number in range(100):
                     await nc.publish("a", b"%d" % number)
                 assert calls == 1
             finally:
-                del nc._loop.call_at
+                del nc._loop.call_later
     assert got == [b"%d" % number for number in range(100)]
 
 

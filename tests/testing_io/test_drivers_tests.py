@@ -47,7 +47,7 @@ for _module in (
 TESTS = [name for name in globals() if name.startswith("test_") and "__" in name]
 
 
-QUICK = [name for name in DRIVERS if name != IN_CI]
+QUICK = [name for name in DRIVERS if name not in IN_CI]
 
 
 def own_driver(name: str) -> str:

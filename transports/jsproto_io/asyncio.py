@@ -37,7 +37,7 @@ from jsproto.client.connection.options import DEFAULT_URL, Address
 from jsproto.client.connection.session import Session
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.asyncio_dial import dial
-from jsproto_io._aio.asyncio_timer import Timer
+from jsproto_io._aio.asyncio_timer import Timer, clock_of
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consume_context import ConsumeContext
@@ -150,7 +150,7 @@ class Connection(facade.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None, dialer: Dialer) -> None:
         self._loop = asyncio.get_running_loop()
         self._dialer = dialer
-        super().__init__(session, event_cb, self._loop.time)
+        super().__init__(session, event_cb, clock_of(self._loop))
         self._link: _Link | None = None
         self._timer = Timer(self._loop, self._time_out)
         self._dialling: asyncio.Task[None] | None = None

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from jsproto.server.server import Server
-from jsproto_io._aio.asyncio_timer import Timer
+from jsproto_io._aio.asyncio_timer import Timer, clock_of
 from jsproto_io.testing.host import HOST, Host, Peer, RoleKeywords
 from jsproto_io.testing.sockets import listen
 
@@ -49,7 +49,7 @@ class MemoryServer(Host):
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, **options: Unpack[RoleKeywords]) -> None:
         self._loop = asyncio.get_running_loop()
-        super().__init__(self._loop.time, host, port, tls, **options)
+        super().__init__(clock_of(self._loop), host, port, tls, **options)
         self._links: dict[Peer, _Link] = {}
         self._listener: asyncio.Server | None = None
         self._timer = Timer(self._loop, self._time_out)
