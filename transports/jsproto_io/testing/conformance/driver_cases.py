@@ -300,6 +300,21 @@ def a_slow_reader_is_bounded(bench: Bench) -> Body:
     yield client.close()
 
 
+def acknowledgements_leave_by_themselves(bench: Bench) -> Body:
+    """What waits for company leaves when its time is over, however short that is beside the rounding of a clock."""
+    for linger in (0.0002, 0.0008):
+        client: Client = yield from bench.connect(linger=linger)
+        session = session_of(client)
+        listener = Listener(session)
+        client.call(lambda now, session=session, listener=listener: session.subscribe("small", listener))  # type: ignore[misc]
+        yield client.wait(client.call(session.ping), PATIENCE)
+        for number in range(50):
+            for _ in range(3):
+                client.call(lambda now, session=session: session.publish_replies([b"small"], b""))  # type: ignore[misc]
+            yield from heard(client, listener, 3 * number + 3)
+        yield client.close()
+
+
 # -- how a link breaks and ends ----------------------------------------------------------------------------------------
 
 
@@ -383,7 +398,7 @@ CASES: Final = (
             a_driver_connects, an_address_that_refuses_is_reported, the_next_address_is_dialled, clients_do_not_share,
             a_request_is_answered, a_wait_has_an_end, a_timer_fires_in_silence, a_cancelled_wait_loses_nothing,
             messages_are_published_fetched_and_acknowledged, large_messages_travel, a_publisher_waits_for_room,
-            a_slow_reader_is_bounded, pings_are_answered, what_was_published_meanwhile_is_sent, a_session_gives_up,
+            a_slow_reader_is_bounded, acknowledgements_leave_by_themselves, pings_are_answered, what_was_published_meanwhile_is_sent, a_session_gives_up,
             a_close_ends_waits, a_drain_loses_nothing,
         )
     ),
