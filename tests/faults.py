@@ -305,7 +305,7 @@ REPORTED: Final[dict[int, tuple[Requirement, ...]]] = {
     3: (
         row(
             "publishing is slow: a write, or a round trip, for each message",
-            SESSION + "small_writes_linger",
+            "client/test_leaving.py::test_small_writes_linger",
             SESSION + "a_run_of_plain_messages_is_queued_at_once",
             SESSION + "a_numbered_run_of_messages_is_queued_as_publish_would",
             ATOMIC + "later_messages_repeat_the_id_and_count_up_without_asking",

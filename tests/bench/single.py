@@ -1,9 +1,9 @@
 """One message at a time, by every client: what a service pays for each, where nothing can share a cost.
 
-* A verb after the other: publish and its acknowledgement, fetch one and acknowledge it, request and reply.
+* One verb after the other: publish with its acknowledgement, fetch one and acknowledge it, request and reply.
 * A core publish for each message, and a callback for each, without an answer.
 
-Rules: both ends of a request, and of a callback, are in this process, on two connections. So a row has the cost of both.
+Rules: both ends of a request, and of a callback, are in this process, on two connections. A row has the cost of both.
 Not here: reading one message by its subject, which is ``kv-get`` (``keys``).
 """
 

@@ -53,7 +53,10 @@ if find_spec("uvloop"):
 DRIVERS |= dict.fromkeys(LOOPS, jsproto_io.asyncio.connect)
 
 IN_CI = {"sync-no-reader", *LOOPS}
-"""What a quick run leaves out: it shares all but who reads, or the loop, with another one. ``test_other_loops`` has some."""
+"""What a quick run leaves out: it shares all but who reads, or the loop, with another one.
+
+``test_other_loops`` has some of it.
+"""
 PATIENCE = 100.0  # seconds after which a test that hangs is failed
 LIMIT = 2.0
 """Seconds of a limit that a test lets pass. It is long for what has to be in time, on a busy machine too."""

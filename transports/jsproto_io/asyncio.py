@@ -154,7 +154,6 @@ class Connection(facade.Connection):
         self._link: _Link | None = None
         self._timer = Timer(self._loop, self._time_out)
         self._dialling: asyncio.Task[None] | None = None
-        self._dials = False  # that task is at work
         self._tasks: set[asyncio.Task[None]] = set()
         register(self)
 
@@ -186,9 +185,8 @@ class Connection(facade.Connection):
             if not session.wants_close:
                 return  # it lives
             self._link.hang_up(abruptly=self._must_abort)
-        if session.connect_to is not None and not self._dials:
-            self._dials = True  # before the task is made: an eager one dials at once
-            self._dialling = self._loop.create_task(self._dial_all())
+        if session.connect_to is not None and (self._dialling is None or self._dialling.done()):
+            self._dialling = asyncio.Task(self._dial_all(), loop=self._loop)  # not eager: it would dial in this call
 
     def _is_due(self, now: float) -> bool:
         session, wakes_at = self._session, self._timer.when
@@ -232,8 +230,6 @@ class Connection(facade.Connection):
                 await self._dial(address)
         except Exception as bug:
             self._crash(bug)
-        finally:
-            self._dials = False
 
     async def _dial(self, address: Address) -> None:
         session, link = self._session, _Link(self)
@@ -313,14 +309,11 @@ class _Link(asyncio.Protocol):
         self.connection_lost(error)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self.lost.is_set():  # it was abandoned
-            cast("asyncio.Transport", transport).abort()
-            return
         self._transport = cast("asyncio.Transport", transport)
-        self._connection._link = self
-        if self._session.connect_to is None:  # closed meanwhile
+        if self.lost.is_set() or self._session.connect_to is None:  # abandoned, or closed meanwhile
             self.hang_up(abruptly=True)
         else:
+            self._connection._link = self
             self._connection._receive(self._session.connection_made)
 
     def data_received(self, data: bytes) -> None:

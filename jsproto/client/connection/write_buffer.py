@@ -60,8 +60,7 @@ class WriteBuffer:
     * ``size``: bytes that wait. An UNSUB that may wait for ever is not counted.
     * ``congested_at``: when ``size`` is more, publishers should wait. It is half of ``pending_size``.
     * ``is_urgent``: what waits is to leave now.
-    * ``leave_at``: when small writes have waited long enough for company, in the caller's monotonic seconds. None: there
-      is no such time.
+    * ``leave_at``: when what waits for company leaves, in the caller's monotonic seconds. None: nothing does.
     * ``max_payload``: bytes of headers and payload that the server takes in one message.
     * ``published``: messages that were queued.
     * ``written``: bytes that were taken to be written, of messages and subscriptions.

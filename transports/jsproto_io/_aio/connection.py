@@ -113,9 +113,9 @@ class Connection(Engine):
     ) -> None:
         """Publish a message without an acknowledgement.
 
-        The bytes leave at once. In a burst they wait up to ``linger`` seconds, with ``jsproto_io.sync`` up to 0.02 s
-        longer. Without a link they leave with the next link. What was under way on a link that broke is lost. The call waits while more than half
-        of ``pending_size`` bytes are queued.
+        The bytes leave at once, in a burst within ``linger`` seconds, with ``jsproto_io.sync`` up to 0.02 s later.
+        Without a link they leave with the next link. What was under way on a link that broke is lost. The call waits
+        while more than half of ``pending_size`` bytes are queued.
 
         Args:
             subject: where to publish, without wildcards.

@@ -18,10 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any
 
 from jsproto.client.connection.session import Session
-from jsproto.ticket import Ticket
 from jsproto_io._blocking import connection as facade
 from jsproto_io._blocking.connection import T
 from jsproto_io._state.common import EventCallback, log_crash
@@ -120,7 +118,6 @@ class ThreadEngine(facade.Connection):
 
     def _drive(self) -> None:
         """Drain: send, wake the waiting threads, dispatch events, and wake the leader up if it would sleep too long."""
-        session = self._session
         more: object = True
         interrupt: BaseException | None = None
         try:
@@ -134,7 +131,7 @@ class ThreadEngine(facade.Connection):
                 with self._lock:
                     link.note_sent()
                     self._sender = None
-                    more = link.unsent or session.closed or session.wants_send(self._now())
+                    more = link.unsent or self._session.closed or self._session.wants_send(self._now())
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -162,11 +159,9 @@ class ThreadEngine(facade.Connection):
                     send = True
                 elif session.closed and not link.dialling and (self._must_abort or not link.unsent):
                     link.hang_up(abruptly=self._must_abort)
-            completed: list[Ticket[Any]] = []
-            if session.has_news:
-                completed = session.take_completed()
-                if events := session.events():
-                    self._dispatcher.add(events)
+            completed = session.take_completed()
+            if events := session.events():
+                self._dispatcher.add(events)
             if session.closed and (link is None or link.dialling):
                 self._leadership.end()
             if poller.asleep_until > -inf:

@@ -57,8 +57,7 @@ class DeferredSigint:
             self._before = None
             if handler != self._on_sigint:  # an event's callback has changed it
                 signal(SIGINT, handler)
-        if self._arrived:
-            self.check()
+        self.check()
 
     __exit__ = end
 

@@ -398,8 +398,8 @@ CASES: Final = (
             a_driver_connects, an_address_that_refuses_is_reported, the_next_address_is_dialled, clients_do_not_share,
             a_request_is_answered, a_wait_has_an_end, a_timer_fires_in_silence, a_cancelled_wait_loses_nothing,
             messages_are_published_fetched_and_acknowledged, large_messages_travel, a_publisher_waits_for_room,
-            a_slow_reader_is_bounded, acknowledgements_leave_by_themselves, pings_are_answered, what_was_published_meanwhile_is_sent, a_session_gives_up,
-            a_close_ends_waits, a_drain_loses_nothing,
+            a_slow_reader_is_bounded, acknowledgements_leave_by_themselves, pings_are_answered,
+            what_was_published_meanwhile_is_sent, a_session_gives_up, a_close_ends_waits, a_drain_loses_nothing,
         )
     ),
     Case(a_refused_client_is_told_why, {"access": Access(token="right")}),
