@@ -77,15 +77,15 @@ async def test_a_connect_that_is_cancelled_at_any_turn_ends_and_leaves_nothing(d
             await anyio.lowlevel.checkpoint()
 
     with serve() as server, anyio.fail_after(PATIENCE):
+        before = tasks_here(driver)
         while connected < 3:
-            before = tasks_here(driver)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(use, server.url)
                 for _ in range(turns):
                     await anyio.lowlevel.checkpoint()
                 tasks.cancel_scope.cancel()
             gc.collect()  # what is not closed would warn
-            await until(lambda before=before: tasks_here(driver) == before)
+            await until(lambda: tasks_here(driver) == before)
             await until(lambda: not server.call(sessions))
             turns += 1
     assert turns > 3
