@@ -259,3 +259,19 @@ def test_messages_that_are_counted_are_handed_back_at_once() -> None:
     publisher.publish_many([("s.a", b"x")], harness.now)
     nobody(harness)
     assert [type(error) for _, error in publisher.take_failures()] == [NoStreamResponseError]
+
+
+def test_a_request_with_less_time_than_those_before_it_ends_in_time() -> None:
+    """Requests that ended early have left their deadline with the session, which asks too early rather than too late."""
+    harness = Harness()
+    for timeout in (5.0, 3.0, 4.0):
+        ticket = harness.js.publish("s.a", b"x", now=harness.now, timeout=timeout)
+        take(harness)
+        assert ticket.done
+    asked = harness.now
+    tickets = [harness.js.publish("s.a", b"x", now=asked, timeout=timeout) for timeout in (9.0, 6.0, 7.0)]
+    harness.sent()
+    for seconds, done in ((5.9, 0), (0.1, 1), (1.0, 2), (2.0, 3)):
+        harness.advance(seconds)
+        assert [ticket.done for ticket in tickets].count(True) == done
+    assert all(isinstance(ticket.error, TimeoutError) for ticket in tickets)

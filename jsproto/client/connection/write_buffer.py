@@ -5,7 +5,7 @@ Rules:
 * A frame is encoded once, when it is queued. It leaves in the order of the calls.
 * More than ``pending_size`` bytes may not wait: the next message raises OutboundBufferLimitError.
 * Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait.
-* A message that follows no other within ``BURST`` seconds leaves at once, with all that waits: company would not come.
+* A message leaves at once that follows within ``BURST`` seconds neither another one nor bytes that left.
 * Other messages, and acknowledgements, wait up to ``linger`` seconds for company.
 * A closed buffer takes no messages. What it has can still be written.
 * What waits is measured again when a server takes less in one message.
@@ -67,9 +67,9 @@ class WriteBuffer:
     """
 
     __slots__ = (
-        "_asked_at", "_bulk", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads", "_known",
-        "_limit", "_linger", "_pending_size", "_server", "congested_at", "is_urgent", "leave_at", "max_payload",
-        "published", "size", "written",
+        "_acks", "_bulk", "_burst_ends", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads",
+        "_in_burst", "_limit", "_linger", "_pending_size", "_server", "congested_at", "is_urgent", "leave_at",
+        "max_payload", "published", "size", "written",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
@@ -78,7 +78,9 @@ class WriteBuffer:
         ``completed`` is called with each ticket of ``sendable`` that is completed.
         """
         self.size = 0
-        self._known = 0  # of ``size``: what was asked about, and acknowledgements, for which nobody waits
+        self._acks = 0  # of ``size``: acknowledgements, for which nobody waits
+        self._in_burst = False  # a message waits for company
+        self._burst_ends = -inf  # when a message that comes does not belong to those before it
         self.published = 0
         self.written = 0
         self.max_payload = DEFAULT_MAX_PAYLOAD  # until INFO says otherwise
@@ -90,7 +92,6 @@ class WriteBuffer:
         self._server: ServerInfo | None = None
         self._frames: list[bytes] = []
         self.is_urgent = False
-        self._asked_at = -inf  # when a message was first asked about, lately
         self.leave_at: float | None = None  # looked at for each message, so no ``Timers``
         self._heads: dict[str, tuple[bytes, bytes]] = {}  # by checked subject: the first words of PUB and HPUB
         self._bulk = BulkPublisher()
@@ -153,7 +154,7 @@ class WriteBuffer:
         size = len(frames)
         self._frames.append(frames)
         self.size += size
-        self._known += size
+        self._acks += size
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
         """See ``Session.publish_run``."""
@@ -242,17 +243,21 @@ class WriteBuffer:
 
         To be called while there is ``size``, or ``is_urgent``. Pays: ``request``.
         """
-        size = self.size
-        if self.is_urgent or size >= self._flush_at:
+        if self.is_urgent:
             return True
-        if size > self._known:
-            before, self._known, self._asked_at = self._asked_at, size, now
-            if now - before >= BURST:
-                self.is_urgent = True
-                return True
-        if self.leave_at is None:
-            self.leave_at = now + self._linger
-        return now >= self.leave_at
+        if self.size < self._flush_at:
+            if not self._in_burst and self.size > self._acks:
+                self._in_burst = now < self._burst_ends
+                if not self._in_burst:
+                    self.is_urgent = True  # until it has left
+                    self._burst_ends = now + BURST
+                    return True
+            if self.leave_at is None:
+                self.leave_at = now + self._linger
+            if now < self.leave_at:
+                return False
+        self._burst_ends = now + BURST
+        return True
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
@@ -292,7 +297,8 @@ class WriteBuffer:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _emptied(self) -> None:
-        self.size = self._known = 0
+        self.size = self._acks = 0
+        self._in_burst = False
         self.is_urgent = False
         self.leave_at = None
         if self._congestion is not None:
