@@ -262,7 +262,7 @@ def test_messages_that_are_counted_are_handed_back_at_once() -> None:
 
 
 def test_a_request_with_less_time_than_those_before_it_ends_in_time() -> None:
-    """Requests that ended early have left their deadline with the session, which asks too early rather than too late."""
+    """The session knows the deadline of a request that has ended, and asks too early rather than too late."""
     harness = Harness()
     for timeout in (5.0, 3.0, 4.0):
         ticket = harness.js.publish("s.a", b"x", now=harness.now, timeout=timeout)
