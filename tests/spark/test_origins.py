@@ -58,7 +58,8 @@ def no_context_is_left() -> Any:
 def test_the_number_of_a_task_tells_it_from_all_others() -> None:
     """It has 64 bits, with a sign, as Spark's bigint."""
     wanted = ("S", "17", 1, 100, None)
-    others = [("T", "17", 1, 100, None), ("S", "18", 1, 100, None), ("S", "17", 2, 100, None), ("S", "17", 1, 101, None)]
+    places = [("T", "17", 1, 100), ("S", "18", 1, 100), ("S", "17", 2, 100), ("S", "17", 1, 101)]
+    others = [(*place, None) for place in places]
     numbers = {task_number(*each) for each in [wanted, *others, ("S", "17", 1, 100, "a.*")]}
     assert len(numbers) == 6
     assert task_number(*wanted) == task_number(*wanted)
