@@ -569,6 +569,10 @@ class PedanticError(APIError, err_code=10157):
     template = "pedantic mode: {err}"
 
 
+class StreamDuplicateMessageConflictError(APIError, err_code=10158):
+    """409/10158: duplicate message id is in process."""
+
+
 class ConsumerPriorityPolicyWithoutGroupError(APIError, err_code=10159):
     """400/10159: Setting PriorityPolicy requires at least one PriorityGroup to be set."""
 

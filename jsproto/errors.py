@@ -148,7 +148,7 @@ class NoRespondersError(Error):
 class NoStreamResponseError(NoRespondersError):
     """No stream listens to the subject that was published to."""
 
-    explanation = "no stream listens to this subject, or JetStream is off"
+    explanation = "no stream listens to this subject, or it has no leader now, or JetStream is off"
 
 
 class JetStreamNotAvailableError(NoRespondersError):
@@ -231,6 +231,14 @@ class UnsupportedByServerError(Error):
         self.feature = feature
         self.needed = needed
         self.found = found
+
+
+class InternalError(Error):
+    """This library has failed. What it was doing ends, and nothing else does. ``__cause__`` is the exception."""
+
+    def __init__(self, what: str, cause: Exception) -> None:
+        super().__init__(f"{what} has failed, please report it: {type(cause).__name__}: {cause}")
+        self.__cause__ = cause
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from jsproto._event import event
 
 if TYPE_CHECKING:
-    from jsproto.errors import APIError, Error
+    from jsproto.errors import APIError, Error, InternalError
     from jsproto.grammar.config import ServerInfo
 
 
@@ -294,6 +294,14 @@ class SweepFailed:
 
 
 @event
+class ConversationFailed:
+    """The machine ``name`` has failed, which is a fault of this library. It has ended with ``error``, and it alone."""
+
+    name: str
+    error: InternalError
+
+
+@event
 class EventsDropped:
     """``count`` events were not told, the oldest of those that waited: ``event_cb`` is slower than what happens.
 
@@ -331,5 +339,6 @@ Event: TypeAlias = (
     | SubscriptionFailed
     | CallbackFailed
     | SweepFailed
+    | ConversationFailed
     | EventsDropped
 )

@@ -75,6 +75,9 @@ class Conversation:
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The server refused one of its subscriptions, or dropped a message that this client published."""
 
+    def crashed(self, error: Error, now: float) -> None:
+        """One of these methods has raised: end with ``error``. All subscriptions have ended, and nothing follows."""
+
     def link_lost(self, error: Error, now: float) -> None:
         """The link is gone, with all requests and messages under way on it."""
 

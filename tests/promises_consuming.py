@@ -13,11 +13,13 @@ CLIENT_DIRECT: Final = "client/test_direct.py::test_"
 CLIENT_FAST: Final = "client/test_fast.py::test_"
 CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
 CLIENT_FAST_TOTAL: Final = "client/test_fast_total.py::test_"
+CLIENT_FETCH: Final = "client/test_fetch.py::test_"
 CLIENT_JSMSG: Final = "client/test_message.py::test_"
 CLIENT_KEEPALIVE: Final = "client/test_keepalive.py::test_"
 CLIENT_MEMORY: Final = "client/test_memory.py::test_"
 CLIENT_ORDERED: Final = "client/test_ordered.py::test_"
 ORDERED_POSITION: Final = "client/test_ordered_position.py::test_"
+CLIENT_PERMISSIONS: Final = "client/test_permissions.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PULL: Final = "client/test_pull.py::test_"
@@ -32,6 +34,7 @@ DRIVERS_ENDS: Final = "drivers/test_ends.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
 DRIVERS_FAULTS: Final = "drivers/test_faults.py::test_"
 DRIVERS_PULLING: Final = "drivers/test_pulling.py::test_"
+DRIVERS_REFUSALS: Final = "drivers/test_refusals.py::test_"
 DRIVERS_SHARING: Final = "drivers/test_sharing.py::test_"
 DRIVERS_SUBSCRIBING: Final = "drivers/test_subscribing.py::test_"
 EMBEDDING: Final = "test_embedding.py::test_"
@@ -46,9 +49,11 @@ INTEGRATION_SOAK_PUBLISH: Final = "integration/test_soak_publish.py::test_"
 INTEGRATION_SUBSCRIBE_RELEASES: Final = "integration/test_subscribe_releases.py::test_"
 PAIR_CONSUMERS_PAIR: Final = "pair/test_consumers_pair.py::test_"
 PAIR_CONSUMING_PAIR: Final = "pair/test_consuming_pair.py::test_"
+PAIR_ELECTIONS: Final = "pair/test_elections.py::test_"
 PAIR_NETWORK: Final = "pair/test_network.py::test_"
 PAIR_PAIR: Final = "pair/test_pair.py::test_"
 PAIR_PRIORITY_PAIR: Final = "pair/test_priority_pair.py::test_"
+PAIR_REFUSALS: Final = "pair/test_refusals.py::test_"
 PAIR_WAKING: Final = "pair/test_waking.py::test_"
 README: Final = "test_readme.py::test_"
 RULES_GAPS: Final = "rules/test_sequence_gaps.py::test_"
@@ -285,11 +290,43 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "A fetch waits through elections and lost links, and so does `messages()`.",
+            PAIR_ELECTIONS + "a_verb_that_begins_in_an_election",
             CLIENT_PULL + "a_fetch_survives_its_link",
             CLIENT_PULL + "a_stream_of_messages_sits_out_an_election",
             CLIENT_PULL + "a_stream_of_messages_survives_its_link",
             INTEGRATION_CLUSTER + "pulling_goes_on_under_new_leaders",
             INTEGRATION_PULL_RELEASES + "a_stream_of_messages_survives_a_restart",
+        ),
+        promise(
+            "It waits, too, when it begins in one.",
+            CLIENT_FETCH + "a_fetch_that_nobody_answers_waits_for_its_time",
+            PAIR_ELECTIONS + "a_verb_that_begins_in_an_election",
+        ),
+        promise(
+            "`ack_sync` is sent again in an election until its time is over.",
+            CLIENT_JSMSG + "an_acknowledgement_that_nobody_takes_is_sent_again",
+            PAIR_ELECTIONS + "acknowledgements",
+        ),
+        promise(
+            "What the user may not do raises `PermissionsViolationError`, and its text names the subject.",
+            PAIR_REFUSALS + "each_refusal_is_heard",
+            DRIVERS_REFUSALS + "a_refusal_is_heard",
+        ),
+        promise(
+            "That holds for the requests that the library makes by itself, such as answers to flow control.",
+            CLIENT_PERMISSIONS + "a_push_consumer_that_may_not_answer",
+            CLIENT_PERMISSIONS + "an_ordered_reading_that_may_not_answer",
+            DRIVERS_REFUSALS + "a_refusal_is_heard",
+        ),
+        promise(
+            "A consumer that may not be acknowledged ends.",
+            CLIENT_PERMISSIONS + "messages_that_may_not_be_acknowledged",
+            DRIVERS_REFUSALS + "a_refusal_is_heard",
+        ),
+        promise(
+            "`pull_subscribe_bind` needs no right to look up the consumer.",
+            CLIENT_SUBSCRIBE + "a_pull_consumer_that_must_exist_needs_no_look_up",
+            DRIVERS_REFUSALS + "who_may_only_pull_and_acknowledge",
         ),
         promise(
             "A consumer that pushes is looked for when it is silent for three heartbeats, or for 15 seconds "

@@ -193,6 +193,12 @@ def checked_word(name: str, value: Any, allowed: Sequence[str]) -> None:
             raise LocalProtocolError(str(error)) from None
 
 
+def check_count(name: str, value: object) -> None:
+    """Check an option that says how many, or how many bytes. LocalProtocolError unless it is a whole number above 0."""
+    if type(value) is not int or value < 1:
+        raise LocalProtocolError(f"{name} is a whole number of 1 or more, not {value!r:.100}")
+
+
 def check_words(model: Any, words: Mapping[str, Writer], kind: str) -> None:
     """Check the fields of a configuration that have a few values. LocalProtocolError as of ``checked_word``."""
     for name, take in words.items():

@@ -144,7 +144,10 @@ def stored_header(user: bytes, stream: str, subject: str, seq: int, time: str) -
     if not user.startswith(b"NATS/1.0") or not user.endswith(b"\r\n\r\n") or any(_BREAK.search(line) for line in lines):
         raise RemoteProtocolError(f"message {seq} has headers, or a subject or a time, that cannot be", user)
     own = f"Nats-Stream: {stream}\r\nNats-Subject: {subject}\r\nNats-Sequence: {seq}\r\nNats-Time-Stamp: {time}\r\n\r\n"
-    return user[:-2] + own.encode("utf-8", "surrogateescape")
+    try:
+        return user[:-2] + own.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a surrogate pair: JSON can say it
+        raise RemoteProtocolError(f"message {seq} has a subject or a time that cannot be", user) from None
 
 
 class FieldsAsked:

@@ -75,8 +75,8 @@ def has_wildcards(subject: str) -> bool:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether ``subject`` matches ``pattern``. Both must have passed ``check_subject``."""
-    if pattern[0] != subject[0] and pattern[0] not in "*>":
+    """Whether ``subject`` matches ``pattern``, which must have passed ``check_subject``. A peer says ``subject``."""
+    if pattern[0] != subject[:1] and pattern[0] not in "*>":
         return False  # a server tries many patterns that begin with another letter
     wanted, tokens = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":

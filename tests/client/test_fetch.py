@@ -9,10 +9,11 @@ from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.heartbeats import SilenceWatch
 from jsproto.client.consume.pull_requests import PullRequests, wire_size
 from jsproto.client.consume.retry import PULL_FIRST, PULL_MOST
+from jsproto.errors import NoRespondersError
 from jsproto.rules.status import ConsumerStatus, read_status
 from jsproto.timers import Timers
 from jsproto.wire.frames import RawMsg
-from tests.client.pulling import Pulling
+from tests.client.pulling import NEXT, Pulling, failed
 from tests.harness import Harness
 
 
@@ -89,12 +90,14 @@ def test_pauses_double_until_there_is_no_time_left() -> None:
     assert fetch.refusal is leader.error
 
 
-def test_nobody_answering_passes_only_after_another_refusal() -> None:
+def test_that_nobody_answers_may_pass() -> None:
     fetch = waiting()
     nobody = status("503")
-    assert fetch.refused(nobody, 100.0) is None
-    assert fetch.refused(status("409 Server Shutdown"), 100.0) == PULL_FIRST
-    assert fetch.refused(nobody, 100.0) == 2 * PULL_FIRST
+    assert fetch.refused(nobody, 100.0) == PULL_FIRST
+    assert fetch.refused(status("409 Server Shutdown"), 100.0) == 2 * PULL_FIRST
+    assert fetch.refused(nobody, 100.0) == 4 * PULL_FIRST
+    assert fetch.refusal is nobody.error
+    assert Fetch.immediate(1, None, 2.0, now=100.0).refused(nobody, 100.0) is None
 
 
 def test_a_fetch_that_does_not_wait_is_not_made_again() -> None:
@@ -138,3 +141,30 @@ def test_a_stream_of_messages_that_is_not_on_is_stopped() -> None:
     pulling = Pulling()
     assert pulling.consumer.stop(pulling.now)
     assert not pulling.consumer.readable().done
+
+
+def test_a_fetch_that_nobody_answers_waits_for_its_time() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(expires=5)
+    while pulling.now < 103:
+        for request in pulling.requests():
+            pulling.status(request, "503")
+        pulling.advance(0.5)
+        assert failed(fetch) is None
+    request = pulling.request()
+    pulling.numbered(1)
+    assert pulling.taken(fetch) == [b"1"]
+    assert request["expires"] < 2.5e9  # what is left of its time
+
+
+def test_a_consumer_that_has_no_leader_all_the_time_is_named() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(expires=5)
+    while failed(fetch) is None:
+        for request in pulling.requests():
+            pulling.status(request, "503")
+        pulling.advance(0.5)
+    assert pulling.now >= 104
+    assert isinstance(failed(fetch), NoRespondersError)
+    assert NEXT.decode() in str(failed(fetch))
+    assert "does not exist, or has no leader now" in str(failed(fetch))

@@ -206,3 +206,26 @@ def test_conversations_get_inboxes_of_their_own() -> None:
     assert request.subject == b"$JS.API.DIRECT.GET.S"
     assert json.loads(request.payload) == {"seq": 3, "batch": 7, "max_bytes": 100, "next_by_subj": "s.a"}
     assert read.stream == "S"
+
+
+@pytest.mark.parametrize("field", ["sealed", "deny_delete", "deny_purge", "allow_msg_ttl"])
+def test_what_cannot_be_taken_back_is_not_written_because_of_one_answer(field: str) -> None:
+    known = {"config": {"name": "S", "subjects": ["s.>"]}, "created": "2026-11-20T21:06:13Z", "state": {}}
+    said = {**known, "config": {**known["config"], field: True}}  # type: ignore[dict-item]
+    for answers, is_sent in (([said, known], False), ([said, said], True), ([known], True)):
+        harness = Harness()
+        ticket = harness.js.change_stream("S", {"max_msgs": 7}, now=harness.now)
+        for answer in answers:
+            harness.answer(lambda pub, answer=answer: answer)  # type: ignore[misc]
+        updates = harness.published()
+        assert [pub.subject for pub in updates] == ([b"$JS.API.STREAM.UPDATE.S"] if is_sent else [])
+        if is_sent:
+            assert json.loads(updates[0].payload).get(field, False) is (len(answers) == 2)
+        else:
+            assert isinstance(ticket.error, RemoteProtocolError)
+            assert field in str(ticket.error)
+    harness = Harness()
+    harness.js.change_stream("S", {field: True}, now=harness.now)  # the caller wants it
+    harness.answer(lambda pub: said)
+    (update,) = harness.published()
+    assert update.subject == b"$JS.API.STREAM.UPDATE.S"

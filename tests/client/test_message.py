@@ -134,7 +134,24 @@ def test_an_acknowledgement_that_is_answered() -> None:
     assert message.settled
 
 
-@pytest.mark.parametrize("problem", ["timeout", "gone", "lost"])
+def test_an_acknowledgement_that_nobody_takes_is_sent_again() -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    ticket = message.ack_sync(now=pulling.now, timeout=5)
+    for _ in range(20):
+        (request,) = pulling.published()
+        assert request.reply is not None
+        pulling.deliver(request.reply, header=b"NATS/1.0 503\r\n\r\n")
+        assert not ticket.done
+        pulling.advance(0.1)
+    (request,) = pulling.published()
+    assert request.reply is not None
+    pulling.deliver(request.reply)
+    assert ticket.result() is None
+    assert message.settled
+
+
+@pytest.mark.parametrize("problem", ["timeout", "nobody", "lost"])
 def test_an_acknowledgement_that_is_not_answered_may_be_tried_again(problem: str) -> None:
     pulling = Pulling()
     (message,) = pulling.some()
@@ -143,11 +160,16 @@ def test_an_acknowledgement_that_is_not_answered_may_be_tried_again(problem: str
     if problem == "timeout":
         pulling.advance(1)
         assert isinstance(ticket.error, TimeoutError)
-    elif problem == "gone":
-        assert request.reply is not None
-        pulling.deliver(request.reply, header=b"NATS/1.0 503\r\n\r\n")
+    elif problem == "nobody":
+        while not ticket.done:
+            assert (request.payload, request.subject) == (b"+ACK", message.reply.encode())
+            assert request.reply is not None
+            pulling.deliver(request.reply, header=b"NATS/1.0 503\r\n\r\n")
+            pulling.advance(0.1)
+            request = next(iter(pulling.published()), request)
+        assert pulling.now > 100.8
         assert isinstance(ticket.error, NoRespondersError)
-        assert "consumer" in str(ticket.error)
+        assert "no leader now, or does not exist any more" in str(ticket.error)
     else:
         pulling.lose()
         assert isinstance(ticket.error, ConnectionLostError)

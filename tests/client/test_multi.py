@@ -256,6 +256,7 @@ def test_one_too_few_pending_at_the_end_of_a_page_of_2_11() -> None:
     ("options", "words"),
     [
         ({"subjects": []}, "at least one subject"),
+        ({"subjects": 5}, "subjects are a subject, or several, not 5"),
         ({"subjects": [f"a.{n}" for n in range(1025)]}, "1024 subjects at once, not 1025"),
         ({"subjects": ["a b"]}, "a b"),
         ({"up_to_seq": 0}, "up_to_seq"),

@@ -22,8 +22,11 @@ from jsproto.rules.atomic_batch import AtomicPhase
 from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from tests.client import test_atomic, test_fast
+from tests.client.ordering import known
+from tests.client.pulling import Pulling
 from tests.client.test_direct import Read
 from tests.client.test_pipelined import Peer
+from tests.client.test_push import Subscribed
 from tests.harness import Harness
 
 
@@ -204,14 +207,16 @@ def test_gap_ok_goes_on_behind_a_dropped_message() -> None:
     assert isinstance(ticket.error.__cause__, PermissionsViolationError)
 
 
-def test_the_end_is_not_told_of_violations() -> None:
+def test_the_end_is_not_told_of_violations_and_faults() -> None:
     batch = test_fast.started()
     batch.fast.abandon(batch.h.now)
     batch.fast.denied(PermissionsViolationError("x", "publish", "e.a"), batch.h.now)
+    batch.fast.crashed(TimeoutError("x"), batch.h.now)
     assert batch.fast.phase is FastPhase.ABANDONED
     atomic = test_atomic.opened()
     atomic.atomic.discard(atomic.h.now)
     atomic.atomic.denied(PermissionsViolationError("x", "publish", "e.a"), atomic.h.now)
+    atomic.atomic.crashed(TimeoutError("x"), atomic.h.now)
     assert atomic.atomic.phase is AtomicPhase.DISCARDED
 
 
@@ -302,3 +307,97 @@ def test_a_read_that_is_not_permitted(verb: str) -> None:
         deny_inbox(read.h)
     error: Error = denied(readable)
     assert read.direct.error is error
+
+
+# -- consumers ---------------------------------------------------------------------------------------------------------
+
+NEXT = "$JS.API.CONSUMER.MSG.NEXT.S.C"
+
+
+def test_messages_that_may_not_be_asked_for() -> None:
+    pulling = Pulling()
+    fetches = [pulling.fetch(), pulling.fetch()]
+    deny(pulling, "$JS.API.CONSUMER.MSG.NEXT.S.OTHER")
+    deny(pulling, "$JS.ACK.S.OTHER.1.1.1.1.0")
+    assert not any(fetch.done.done for fetch in fetches)
+    deny(pulling, NEXT)
+    assert [denied(fetch.done).subject for fetch in fetches] == [NEXT, NEXT]
+    assert pulling.consumer.under_way == 0
+    at_once = pulling.consumer.fetch_no_wait(1, now=pulling.now, patience=1.0)
+    deny(pulling, NEXT)
+    assert denied(at_once.done).subject == NEXT
+    pulling.consumer.start(now=pulling.now)
+    readable = pulling.consumer.readable()
+    deny(pulling, NEXT)
+    assert denied(readable).subject == NEXT
+    assert pulling.consumer.error is None  # another link may have other permissions
+    fetch = pulling.fetch()
+    pulling.request()
+    pulling.numbered(1)
+    assert pulling.taken(fetch) == [b"1"]
+
+
+def test_messages_that_may_not_be_received() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch()
+    deny_inbox(pulling)
+    assert denied(fetch.done) is pulling.consumer.error
+    with pytest.raises(PermissionsViolationError):
+        pulling.fetch()
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_messages_that_may_not_be_acknowledged(v2: bool) -> None:
+    pulling = Pulling(v2=v2)
+    fetch = pulling.fetch(2)
+    pulling.numbered(2)
+    message, _ = pulling.consumer.take(fetch)
+    message.ack()
+    deny(pulling, message.reply)
+    with pytest.raises(PermissionsViolationError, match="ACK"):
+        pulling.fetch()
+
+
+@pytest.mark.parametrize("subject", ["$JS.ACK.S.{0}.1.1.1.1.0", "$JS.FC.S.C.x"])
+def test_a_push_consumer_that_may_not_answer(subject: str) -> None:
+    pushed = Subscribed()
+    readable = pushed.push.readable()
+    subject = subject.format(pushed.push.consumer)
+    pushed.status(b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"$JS.FC.S.C.x")
+    deny(pushed.h, "$JS.FC.S.C.y")
+    deny(pushed.h, "$JS.ACK.S.OTHER.1.1.1.1.0")
+    assert pushed.push.error is None
+    deny(pushed.h, subject)
+    assert denied(readable) is pushed.push.error
+
+
+def test_an_ordered_reading_that_may_not_answer() -> None:
+    reading = known()
+    reading.take()
+    reading.take()
+    readable = reading.ordered.readable()
+    reading.status(b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"$JS.FC.S.x.y")
+    deny(reading.h, "$JS.FC.S.x.z")
+    assert not readable.done
+    deny(reading.h, "$JS.FC.S.x.y")
+    assert denied(readable) is reading.ordered.error
+
+
+def test_the_reads_of_a_session_that_are_not_permitted() -> None:
+    harness = Harness()
+    session = harness.js.consistent_session()
+    direct = session.get_msg("S", 1, now=harness.now)
+    leader = session.get_msg("S", 2, now=harness.now, level="leader")
+    deny(harness, "$JS.API.DIRECT.GET.OTHER")
+    assert not direct.done
+    deny(harness, "$JS.API.DIRECT.GET.S")
+    assert denied(direct).operation == "publish"
+    assert not leader.done
+    deny(harness, "$JS.API.STREAM.MSG.GET.S")
+    assert denied(leader).subject == "$JS.API.STREAM.MSG.GET.S"
+    deaf = session.get_msg("S", 1, now=harness.now)
+    deny_inbox(harness)
+    assert denied(deaf).operation == "subscribe"
+    again = session.get_msg("S", 1, now=harness.now)
+    deny_inbox(harness)
+    assert denied(again) is not denied(deaf)

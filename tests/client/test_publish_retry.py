@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jsproto.api_errors import StreamDuplicateMessageConflictError
 from jsproto.client.jetstream import JetStream
 from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.errors import (
@@ -275,3 +276,42 @@ def test_a_request_with_less_time_than_those_before_it_ends_in_time() -> None:
         harness.advance(seconds)
         assert [ticket.done for ticket in tickets].count(True) == done
     assert all(isinstance(ticket.error, TimeoutError) for ticket in tickets)
+
+
+# -- a message whose id is in process on another link ------------------------------------------------------------------
+
+IN_PROCESS = b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"}}'
+
+
+def in_process(harness: Harness) -> Pub:
+    (pub,) = harness.published()
+    assert pub.reply is not None
+    harness.deliver(pub.reply, IN_PROCESS)
+    return pub
+
+
+def test_a_message_whose_id_is_in_process_is_sent_again() -> None:
+    harness = Harness()
+    ticket = harness.js.publish("s.a", b"x", now=harness.now, msg_id="1")
+    first = in_process(harness)
+    assert not ticket.done
+    harness.advance(0.25)
+    assert in_process(harness) == first
+    harness.advance(0.25)
+    take(harness)
+    assert ticket.result() == PubAck("S", 7)
+    ticket = harness.js.publish("s.a", b"x", now=harness.now, msg_id="1", retry_attempts=0)
+    in_process(harness)
+    assert isinstance(ticket.error, StreamDuplicateMessageConflictError)
+
+
+def test_one_of_many_whose_id_is_in_process_is_sent_again() -> None:
+    harness = Harness()
+    publisher = harness.js.async_publisher()
+    ticket = publisher.publish("s.a", b"x", now=harness.now)
+    harness.session.flush()
+    in_process(harness)
+    assert not ticket.done
+    harness.advance(0.25)
+    take(harness)
+    assert ticket.result() == PubAck("S", 7)

@@ -26,7 +26,6 @@ from jsproto.errors import (
     MaxPayloadError,
     MaxWaitingError,
     MessageSizeError,
-    NoRespondersError,
     OutboundBufferLimitError,
     PinnedError,
     PullLimitError,
@@ -38,7 +37,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.wire.encoder import PONG
-from tests.client.pulling import NEXT, TIMED_OUT, Pulling, failed
+from tests.client.pulling import TIMED_OUT, Pulling, failed
 
 NO_MESSAGES = "404 No Messages"
 HEARTBEAT = "100 Idle Heartbeat\r\nNats-Last-Consumer: 0\r\nNats-Last-Stream: 0"
@@ -151,7 +150,6 @@ def test_a_partial_fetch_that_does_not_wait_ends_with_404() -> None:
         ("409 Whatever Comes Next", ConflictError),
         ("400 Bad Request - heartbeat value too large", BadPullError),
         ("412 Required Api Level", RequiredApiLevelError),
-        ("503", NoRespondersError),
         ("499 Something New", StatusError),
     ],
 )
@@ -163,14 +161,6 @@ def test_an_error_ends_a_fetch_at_once(text: str, kind: type[Error]) -> None:
     assert pulling.requests() == []
 
 
-def test_a_consumer_that_is_not_there_is_named() -> None:
-    pulling = Pulling()
-    fetch = pulling.fetch()
-    pulling.status(pulling.request(), "503")
-    assert NEXT.decode() in str(failed(fetch))
-    assert "does not exist" in str(failed(fetch))
-
-
 def test_what_came_before_an_error_is_returned_and_the_error_comes_next_time() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
@@ -178,8 +168,8 @@ def test_what_came_before_an_error_is_returned_and_the_error_comes_next_time() -
     pulling.status(pulling.request(), DELETED)
     assert pulling.taken(fetch) == [b"1", b"2"]
     fetch = pulling.fetch(3)
-    pulling.status(pulling.request(), "503")
-    assert isinstance(failed(fetch), NoRespondersError)
+    pulling.status(pulling.request(), DELETED)
+    assert isinstance(failed(fetch), ConsumerDeletedError)
 
 
 @pytest.mark.parametrize(

@@ -441,8 +441,8 @@ def test_no_buffer_at_all_is_a_mistake() -> None:
     h.js.subscribe(SubscriptionSpec("s.a", "S"), now=h.now, message_class=JSMsg)
     impossible: list[dict[str, Any]] = [{"pending_msgs_limit": 0}, {"pending_bytes_limit": 0}]
     for limits in impossible:
-        ticket = h.js.subscribe(SubscriptionSpec("s.a", "S"), now=h.now, message_class=JSMsg, **limits)
-        assert isinstance(ticket.error, LocalProtocolError)
+        with pytest.raises(LocalProtocolError):
+            h.js.subscribe(SubscriptionSpec("s.a", "S"), now=h.now, message_class=JSMsg, **limits)
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------

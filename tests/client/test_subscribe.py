@@ -14,12 +14,14 @@ from jsproto.client.consume.subscribe import BoundConsumer, SubscriptionSpec
 from jsproto.errors import (
     APIError,
     ConfigMismatchError,
+    ConnectionLostError,
     DuplicateSubscriptionError,
     FilterMismatchError,
     FlowControlAckError,
     LocalProtocolError,
     NoMatchingStreamError,
     NoQueueError,
+    PermissionsViolationError,
     PullConsumerError,
     PushConsumerError,
     QueueFlowControlError,
@@ -375,3 +377,94 @@ def test_an_ordered_consumer_finds_its_stream() -> None:
     assert not ticket.done
     h.reply_to(asked, stream)
     assert ticket.result().stream == "S"
+
+
+# -- without the right to look -----------------------------------------------------------------------------------------
+
+
+def deny(flow: Workflow, what: str) -> None:
+    flow.h.sent()
+    flow.h.feed(f"-ERR 'Permissions Violation for Publish to \"$JS.API.{what}\"'\r\n".encode())
+
+
+def test_a_durable_pull_consumer_that_may_not_be_looked_up_is_created_or_counts_as_existing() -> None:
+    flow = Workflow(pull=True, durable="D")
+    deny(flow, "CONSUMER.INFO.S.D")
+    flow.create("CONSUMER.CREATE.S.D.s.a")
+    assert flow.ticket.result().created
+    flow = Workflow(pull=True, durable="D", place=Priority("g", min_pending=5))
+    deny(flow, "CONSUMER.INFO.S.D")
+    deny(flow, "CONSUMER.CREATE.S.D.s.a")
+    bound = flow.ticket.result()
+    assert (bound.info.stream_name, bound.info.name, bound.created) == ("S", "D", False)
+    assert (bound.info.config.priority_groups, bound.info.config.priority_policy) == (["g"], "overflow")
+    for pull, durable in ((True, None), (False, "D")):
+        flow = Workflow(pull=pull, durable=durable)
+        if not pull:
+            deny(flow, "CONSUMER.INFO.S.D")
+        else:
+            deny(flow, f"CONSUMER.CREATE.S.{_name(flow)}.s.a")
+        assert isinstance(flow.error, PermissionsViolationError)
+    flow = Workflow(pull=True, durable="D")  # that it is not there is known
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    deny(flow, "CONSUMER.CREATE.S.D.s.a")
+    assert isinstance(flow.error, PermissionsViolationError)
+
+
+@pytest.mark.parametrize("why", ["denied", "no answer", "no leader", "no JetStream"])
+def test_a_pull_consumer_that_must_exist_needs_no_look_up(why: str) -> None:
+    harness = Pushing()
+    for place, policy in (
+        (Priority(), None),
+        (Priority("g"), "pinned_client"),
+        (Priority("g", priority=1), "prioritized"),
+    ):
+        ticket = harness.js.find_pull("S", "D", place, now=harness.now)
+        ((what, _, pub),) = harness.asked()
+        assert what == "CONSUMER.INFO.S.D"
+        if why == "denied":
+            harness.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.CONSUMER.INFO.S.D\"'\r\n")
+        elif why == "no answer":
+            harness.advance(5)
+        elif why == "no leader":
+            harness.reply_to(pub, refusal(503, 10008))
+        else:
+            harness.reply_to(pub, None, b"NATS/1.0 503\r\n\r\n")
+        found = ticket.result()
+        assert (found.name, found.config.ack_policy, found.config.priority_policy) == ("D", "explicit", policy)
+        harness.js.pull_consumer(found, JSMsg, priority=place)
+
+
+def test_what_a_look_up_says_counts() -> None:
+    harness = Pushing()
+    for answer, kind in ((refusal(404, 10014), ConsumerNotFoundError), (refusal(500, 10000), APIError)):
+        ticket = harness.js.find_pull("S", "D", Priority(), now=harness.now)
+        ((_, _, pub),) = harness.asked()
+        harness.reply_to(pub, answer)
+        assert isinstance(ticket.error, kind)
+    ticket = harness.js.find_pull("S", "D", Priority(), now=harness.now)
+    ((_, _, pub),) = harness.asked()
+    harness.reply_to(pub, info("D", {"ack_policy": "none"}))
+    assert ticket.result().config.ack_policy == "none"
+    ticket = harness.js.find_pull("S", "D", Priority(), now=harness.now)
+    harness.lose()
+    assert isinstance(ticket.error, ConnectionLostError)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pending_msgs_limit": None}, {"pending_msgs_limit": 0}, {"pending_bytes_limit": "5"},
+        {"pending_bytes_limit": 5.5}, {"heartbeats_missed": None}, {"heartbeats_missed": 0},
+        {"heartbeats_missed": float("nan")}, {"if_missed": "what"},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_wrong_value_is_refused_before_anything_is_sent(wrong: dict[str, Any]) -> None:
+    harness = Pushing()
+    for verb in (harness.js.subscribe, harness.js.subscribe_ordered):
+        with pytest.raises(LocalProtocolError):
+            verb(SubscriptionSpec("s.a"), now=harness.now, message_class=JSMsg, **wrong)
+    assert harness.published() == []
+    with pytest.raises(LocalProtocolError, match="config is a ConsumerConfig, not dict"):
+        SubscriptionSpec("s.a", base={})  # type: ignore[arg-type]

@@ -630,7 +630,7 @@ def test_without_room_nothing_is_given_back() -> None:
         ({"concurrency": 1.5}, "concurrency"),
         ({"term_on": "ValueError"}, "term_on"),
         ({"term_on": (int,)}, "term_on"),
-        ({"max_msgs": 0}, "must hold 1 or more"),
+        ({"max_msgs": 0}, "max_msgs is a whole number of 1 or more"),
         ({"expires": 0}, "expire"),
     ],
 )

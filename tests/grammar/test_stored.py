@@ -19,6 +19,7 @@ from jsproto.grammar.stored import (
     number,
     paging,
     stored_at,
+    stored_header,
     stored_messages,
 )
 from tests.grammar.generated import block, pages
@@ -187,3 +188,9 @@ def test_arbitrary_bytes_are_refused_in_one_way(junk: bytes) -> None:
     except RemoteProtocolError:
         return
     assert b"Nats-Sequence" in junk
+
+
+def test_half_of_a_surrogate_pair_is_no_subject() -> None:
+    with pytest.raises(RemoteProtocolError, match="a subject or a time that cannot be"):
+        stored_header(b"NATS/1.0\r\n\r\n", "S", "s.\ud800", 7, "2026-11-20T21:04:37Z")
+    assert b"Nats-Subject: s.\xff\r\n" in stored_header(b"NATS/1.0\r\n\r\n", "S", "s.\udcff", 7, "x")

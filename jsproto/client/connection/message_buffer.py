@@ -79,5 +79,5 @@ def size_of(raws: Collection[RawMsg]) -> int:
 
 def check_limits(max_msgs: int, max_bytes: int) -> None:
     """LocalProtocolError for limits that no buffer can have."""
-    if max_msgs < 1 or max_bytes < 1:
-        raise LocalProtocolError("the limits of a subscription's buffer must be at least 1")
+    if not (type(max_msgs) is type(max_bytes) is int and max_msgs >= 1 and max_bytes >= 1):
+        raise LocalProtocolError(f"a buffer's limits are whole numbers of 1 or more, not {max_msgs!r}, {max_bytes!r}")

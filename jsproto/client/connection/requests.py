@@ -8,6 +8,7 @@ Rules:
 * A request may name another subject, which is asked in its place where nobody answers the first.
 * A request that may be repeated is sent again, with the same token, where nobody answers: it has reached nobody. Its
   time goes on. One that could not be repeated in time fails at once.
+* So is a message whose id is in process: another link has sent it just now, and the server stores it once.
 * A request ends once: with the decoded answer, with the error in it, with NoRespondersError, PermissionsViolationError
   or TimeoutError, or with why the link ended.
 
@@ -19,8 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from jsproto.errors import Error, LocalProtocolError, NoRespondersError, PermissionsViolationError, TimeoutError
-from jsproto.events import UnexpectedMessage
+from jsproto.api_errors import StreamDuplicateMessageConflictError
+from jsproto.errors import (
+    Error,
+    InternalError,
+    LocalProtocolError,
+    MaxPayloadError,
+    NoRespondersError,
+    PermissionsViolationError,
+    TimeoutError,
+)
+from jsproto.events import ConversationFailed, MessageTooLarge, UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
 from jsproto.outbox import Conversation
 from jsproto.rules.status import NO_RESPONDERS
@@ -200,10 +210,7 @@ class Requests(Conversation):
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
             return
         if message.header is not None and is_no_responders(message):
-            if request.left and now + request.wait < request.ends:
-                request.left -= 1
-                self._retries.set(token, now + request.wait)
-                self._outbox.rearm(self)
+            if self._may_retry(request, now):
                 return
             self._end_request(token)
             if request.fallback is None:
@@ -211,12 +218,18 @@ class Requests(Conversation):
             else:
                 self._fall_back(request, request.fallback, now)
             return
-        self._end_request(token)
         try:
             value = request.decode(message)
         except Error as error:
-            self._fail(request, error)
+            if not (isinstance(error, StreamDuplicateMessageConflictError) and self._may_retry(request, now)):
+                self._fail(self._end_request(token), error)
             return
+        except Exception as bug:
+            failed = InternalError(f"the answer from {request.subject}", bug)
+            self._outbox.emit(ConversationFailed("Requests", failed))
+            self._fail(self._end_request(token), failed)
+            return
+        self._end_request(token)
         request.ticket.succeed(value)
         self._outbox.completed(request.ticket)
 
@@ -245,11 +258,12 @@ class Requests(Conversation):
         for token in [token for token, request in self._open.items() if request.subject == violation.subject]:
             self._fail(self._end_request(token), violation)
 
-    def refuse(self, reply: bytes, error: Error) -> None:
-        """The request with this reply subject, if it is one of these, was not sent: ``error`` says why."""
-        token = reply.removeprefix(self._prefix)
+    def dropped(self, subject: bytes, reply: bytes | None, size: int, most: int) -> None:
+        """A message that waited is larger than the ``most`` bytes that a server takes. A request with it has failed."""
+        self._outbox.emit(MessageTooLarge(subject.decode("utf-8", "replace"), size, most))
+        token = (reply or b"").removeprefix(self._prefix)
         if token in self._open:
-            self._fail(self._end_request(token), error)
+            self._fail(self._end_request(token), MaxPayloadError(size, most))
 
     def link_lost(self, error: Error, now: float) -> None:
         """Fail all requests: an answer on the lost link will not come."""
@@ -257,6 +271,11 @@ class Requests(Conversation):
         self._deadlines, self._retries = Deadlines(), Deadlines()
         for request in requests.values():
             self._fail(request, error)
+
+    def crashed(self, error: Error, now: float) -> None:
+        """Fail all requests. The next one subscribes again."""
+        self._sid = None
+        self.link_lost(error, now)
 
     def _fall_back(self, request: _Request, fallback: Question, now: float) -> None:
         """Ask what ``fallback`` says. The ticket of ``request`` ends with what becomes of that."""
@@ -281,6 +300,15 @@ class Requests(Conversation):
     def _end_request(self, token: bytes) -> _Request:
         self._deadlines.set(token, None)
         return self._open.pop(token)
+
+    def _may_retry(self, request: _Request, now: float) -> bool:
+        """Send a request that was not taken again after a pause, if it may be. Returns whether it may."""
+        if not request.left or now + request.wait >= request.ends:
+            return False
+        request.left -= 1
+        self._retries.set(request.token, now + request.wait)
+        self._outbox.rearm(self)
+        return True
 
     def _retry(self, request: _Request) -> None:
         try:

@@ -4,6 +4,7 @@ Rules:
 
 * A script runs inside the call that completed the ticket it waits for. Several scripts may wait for one ticket.
 * A script that returns completes its ticket with the value. A script that raises an ``Error`` fails its ticket.
+* Any other exception is a fault of this library: it fails the ticket with InternalError, and is an event.
 
 Not here: the scripts themselves (``client.scripts``, ``drain``, ``read.snapshot``).
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
-from jsproto.errors import Error
+from jsproto.errors import Error, InternalError
+from jsproto.events import ConversationFailed
 from jsproto.ticket import Ticket
 
 T = TypeVar("T")
@@ -26,11 +28,12 @@ class ScriptRunner:
     Attribute: ``waiting`` (by ticket: the scripts that wait for it, each with the ticket of its own end).
     """
 
-    __slots__ = ("_completed", "waiting")
+    __slots__ = ("_completed", "_emit", "waiting")
 
-    def __init__(self, completed: Callable[[Ticket[Any]], None]) -> None:
-        """``completed`` is called with the ticket of each script that has ended."""
+    def __init__(self, completed: Callable[[Ticket[Any]], None], emit: Callable[[ConversationFailed], None]) -> None:
+        """``completed`` is called with the ticket of each script that has ended, ``emit`` with what is to be told."""
         self._completed = completed
+        self._emit = emit
         self.waiting: dict[Ticket[Any], list[tuple[Script[Any], Ticket[Any]]]] = {}
 
     def run(self, script: Script[T]) -> Ticket[T]:
@@ -61,4 +64,9 @@ class ScriptRunner:
             ticket.succeed(stop.value)
         except Error as error:
             ticket.fail(error)
+        except Exception as bug:
+            name: str = getattr(script, "__name__", "a script")
+            failed = InternalError(name, bug)
+            self._emit(ConversationFailed(name, failed))
+            ticket.fail(failed)
         self._completed(ticket)

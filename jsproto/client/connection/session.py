@@ -17,6 +17,7 @@ Rules, for the driver (once per wake-up, in this order):
 What a driver may rely on:
 
 * Receiving never raises.
+* A conversation that raises has a fault: it ends with InternalError, alone.
 * A verb raises LocalProtocolError and changes nothing when the caller is at fault.
 * After the end every verb raises ConnectionClosedError, and every open ticket has failed. Messages that were received
   can still be taken.
@@ -31,7 +32,7 @@ Not here: TLS itself, opening sockets, which address is next (``server_pool``), 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypedDict, TypeVar
 
 from jsproto.client.connection.drain import drain
@@ -49,12 +50,12 @@ from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
     Error,
+    InternalError,
     LocalProtocolError,
-    MaxPayloadError,
     NoServersError,
     PermissionsViolationError,
 )
-from jsproto.events import Connected, Disconnected, Event, LameDuckMode, MessageTooLarge, ServerReportedError
+from jsproto.events import Connected, ConversationFailed, Disconnected, Event, LameDuckMode, ServerReportedError
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
@@ -131,7 +132,7 @@ class Session(BulkOutbox):
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
-        self._scripts = ScriptRunner(self.completed)
+        self._scripts = ScriptRunner(self.completed, self.emit)
         self._move: LameDuckMove | None = None
         self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
@@ -199,26 +200,34 @@ class Session(BulkOutbox):
         routes, count = self._routes, 0
         frames = link.decoder.feed(data)
         is_open = link.is_open
-        for frame in frames:
-            if type(frame) is Msg and is_open:
-                count += 1
-                conversation = routes.get(frame.sid)
-                if conversation is not None:  # else it was under way when we unsubscribed
-                    conversation.receive(frame, now)
-            elif type(frame) is DeliveryRun and is_open:
-                count += len(frame.raws)
-                self._receive_delivered(frame, now)
-            elif type(frame) is MsgRun and is_open:
-                count += len(frame.payloads)
-                self._receive_run(frame, now)
-            elif type(frame) is PlainRun and is_open:
-                count += len(frame.payloads)
-                self._receive_plain(frame, now)
-            else:
-                link.receive(frame, now)
-                is_open = link.is_open
-                while link.violations:  # before the answers after them, which are their consequences
-                    self._deny(link.violations.pop(0), now)
+        while True:
+            try:
+                for frame in frames:
+                    if type(frame) is Msg and is_open:
+                        count += 1
+                        conversation = routes.get(frame.sid)
+                        if conversation is not None:  # else it was under way when we unsubscribed
+                            conversation.receive(frame, now)
+                    elif type(frame) is DeliveryRun and is_open:
+                        count += len(frame.raws)
+                        self._receive_delivered(frame, now)
+                    elif type(frame) is MsgRun and is_open:
+                        count += len(frame.payloads)
+                        self._receive_run(frame, now)
+                    elif type(frame) is PlainRun and is_open:
+                        count += len(frame.payloads)
+                        self._receive_plain(frame, now)
+                    else:
+                        link.receive(frame, now)
+                        is_open = link.is_open
+                        while link.violations:  # before the answers after them, which are their consequences
+                            self._deny(link.violations.pop(0), now)
+                break
+            except Exception as bug:
+                if type(frame) is not Msg:  # type: ignore[possibly-undefined]
+                    raise
+                self._crash(conversation, bug, now)  # type: ignore[possibly-undefined, arg-type]
+                frames = frames[next(place for place, each in enumerate(frames, 1) if each is frame) :]
         self._in_msgs += count
         if link.decoder.error is not None and link.error is None:
             link.error = link.decoder.error
@@ -279,8 +288,11 @@ class Session(BulkOutbox):
             link.handle_timeout(now)
             self._after_link(link, now)
         for conversation in self._deadlines.due(now):
-            conversation.handle_timeout(now)
-            self._deadlines.set(conversation, conversation.deadline())
+            try:
+                conversation.handle_timeout(now)
+                self._deadlines.set(conversation, conversation.deadline())
+            except Exception as bug:
+                self._crash(conversation, bug, now)
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds. None: not at all.
@@ -673,22 +685,30 @@ class Session(BulkOutbox):
         conversation, raws = self._routes.get(delivered.sid), delivered.raws
         if conversation is None:
             return
-        taken = conversation.receive_many(raws, delivered.size, now)
-        while taken < len(raws) and delivered.sid in self._routes:  # else it has unsubscribed
-            conversation.receive(delivered.message(taken), now)
-            taken += 1
-            if taken == 1 and delivered.sid in self._routes:  # it has looked at the first one: it may know the others
-                taken += conversation.receive_many(raws[1:], delivered.size - size_of(raws[:1]), now)
+        try:
+            taken = conversation.receive_many(raws, delivered.size, now)
+            while taken < len(raws) and delivered.sid in self._routes:  # else it has unsubscribed
+                conversation.receive(delivered.message(taken), now)
+                taken += 1
+                if taken == 1 and delivered.sid in self._routes:  # it has looked at one: it may know the others
+                    taken += conversation.receive_many(raws[1:], delivered.size - size_of(raws[:1]), now)
+        except Exception as bug:
+            self._crash(conversation, bug, now)
 
     def _receive_run(self, row: MsgRun, now: float) -> None:
         conversation = self._routes.get(row.sid)
-        if isinstance(conversation, BulkConversation):
-            conversation.receive_run(row, now)
-        elif conversation is not None:
+        if conversation is None:
+            return
+        try:
+            if isinstance(conversation, BulkConversation):
+                conversation.receive_run(row, now)
+                return
             for message in row.messages():
                 conversation.receive(message, now)
                 if row.sid not in self._routes:  # it has unsubscribed
                     break
+        except Exception as bug:
+            self._crash(conversation, bug, now)
 
     def _receive_plain(self, run: PlainRun, now: float) -> None:
         routes, runs = self._routes, [run]
@@ -700,10 +720,13 @@ class Session(BulkOutbox):
             conversation = routes.get(sid)
             if conversation is None:
                 continue
-            for place in range(conversation.receive_plain(each, now), len(each.payloads)):
-                if sid not in routes:  # it has unsubscribed
-                    break
-                conversation.receive(each.message(place), now)
+            try:
+                for place in range(conversation.receive_plain(each, now), len(each.payloads)):
+                    if sid not in routes:  # it has unsubscribed
+                        break
+                    conversation.receive(each.message(place), now)
+            except Exception as bug:
+                self._crash(conversation, bug, now)
 
     def _after_link(self, link: Link, now: float) -> None:
         """Take over what the link found out."""
@@ -719,7 +742,7 @@ class Session(BulkOutbox):
                 elif isinstance(event, LameDuckMode) and link.server is not None and link.is_open:
                     self._learn(link.server)
                     self._begin_move(now)
-        if link.server is not None and link.server is not self._server and link.was_open:
+        if link.server is not self._server and link.server is not None and link.was_open:
             self._server = link.server
             self._learn(link.server)
         if link.ponged:
@@ -752,15 +775,32 @@ class Session(BulkOutbox):
             for sid, conversation in self._routes.items()
             if by_publish or self._subscribed.get(sid, b"").startswith(line)
         ]
-        for conversation in dict.fromkeys(concerned):
-            conversation.denied(violation, now)
+        self._tell(concerned, lambda conversation: conversation.denied(violation, now), now)
+
+    def _tell(self, conversations: Iterable[Conversation], tell: Callable[[Conversation], None], now: float) -> None:
+        """Tell each of these conversations something, once."""
+        for conversation in dict.fromkeys(conversations):
+            try:
+                tell(conversation)
+            except Exception as bug:
+                self._crash(conversation, bug, now)
+
+    def _crash(self, conversation: Conversation, bug: Exception, now: float) -> None:
+        """A conversation has raised ``bug``, which is a fault of this library: it ends, and the others go on."""
+        name = type(conversation).__name__
+        error = InternalError(name, bug)
+        self.emit(ConversationFailed(name, error))
+        for sid in [sid for sid, kept in self._routes.items() if kept is conversation]:
+            self.unsubscribe(int(sid))
+        try:
+            conversation.crashed(error, now)
+        except Exception as another:
+            self.emit(ConversationFailed(name, InternalError(name, another)))
+        self._deadlines.set(conversation, None)
 
     def _learn(self, server: ServerInfo) -> None:
-        for subject, reply, size in self._write_buffer.learn(server):
-            error = MaxPayloadError(size, server.max_payload)
-            self._events.append(MessageTooLarge(subject.decode("utf-8", "replace"), size, server.max_payload))
-            if reply is not None:
-                self._requests.refuse(reply, error)
+        for dropped in self._write_buffer.learn(server):
+            self._requests.dropped(*dropped, server.max_payload)
         self._server_pool.learn(server.connect_urls or (), leaving=server.ldm)
 
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
@@ -776,8 +816,7 @@ class Session(BulkOutbox):
         else:
             self._write_buffer.queue_first(self._subscribed.values())
             self.flush()
-            for conversation in dict.fromkeys(self._routes.values()):
-                conversation.link_restored(now)
+            self._tell(self._routes.values(), lambda conversation: conversation.link_restored(now), now)
         ticket, self._ping_later = self._ping_later, None
         if ticket is not None:
             link.to_send += self._write_buffer.take_before_ping()
@@ -808,8 +847,7 @@ class Session(BulkOutbox):
                 error.args = (f"{self.url}: {error}",)
             self._end(error if alone else NoServersError(tuple(self._server_pool.attempts)), now)
         elif link.was_open:
-            for conversation in dict.fromkeys(self._routes.values()):
-                conversation.link_lost(error, now)
+            self._tell(self._routes.values(), lambda conversation: conversation.link_lost(error, now), now)
 
     def _end(self, error: Error | None, now: float) -> None:
         link = self._link
@@ -829,8 +867,7 @@ class Session(BulkOutbox):
             failed += link.open_tickets()
             link.close()
         self._fail(failed, why)
-        for conversation in dict.fromkeys(self._routes.values()):
-            conversation.link_lost(why, now)
+        self._tell(self._routes.values(), lambda conversation: conversation.link_lost(why, now), now)
         self._routes.clear()
         self._write_buffer.release()
         if link is not None or error is None:

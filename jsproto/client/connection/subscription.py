@@ -138,6 +138,10 @@ class Subscription(Drainable):
         if self._session.closed:
             self._end(error)
 
+    def crashed(self, error: Error, now: float) -> None:
+        """It ends with ``error``."""
+        self._end(error)
+
     def link_restored(self, now: float) -> None:
         """The new server does not know how many messages were left."""
         if self._limit is not None:

@@ -4,6 +4,7 @@ Rules:
 
 * A fetch ends when it has its batch, when its request ends, or at its time.
 * A request that ended for a passing reason is made again after a pause, if the fetch still has time for it.
+* That nobody answers may pass: a consumer has no leader in an election. ``pull`` checks that it exists.
 * A fetch that does not wait makes no second request, except after a change of the pinned client.
 
 Not here: several fetches of one consumer (``fetch_queue``), requests and their accounts (``pull_requests``).
@@ -21,6 +22,7 @@ from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEAT_FROM
 from jsproto.client.consume.pull_requests import ANSWER_GRACE, wire_size
 from jsproto.client.consume.retry import fetch_backoff
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError
+from jsproto.grammar.fields import check_count
 from jsproto.grammar.times import MAX_SECONDS, nanoseconds
 from jsproto.rules.status import ConsumerStatus, Meaning
 from jsproto.ticket import Ticket
@@ -57,8 +59,10 @@ class Fetch:
         Raises:
             LocalProtocolError: ``batch`` or ``max_bytes`` is less than 1.
         """
-        if batch < 1 or (max_bytes is not None and max_bytes < 1):
-            raise LocalProtocolError(f"a fetch is for 1 message and 1 byte at least, not {batch!r} and {max_bytes!r}")
+        if type(batch) is not int or batch < 1:
+            check_count("batch", batch)
+        if max_bytes is not None:
+            check_count("max_bytes", max_bytes)
         self.done: Ticket[None] = Ticket()
         self.batch = batch
         self.missing = batch
@@ -155,9 +159,7 @@ class Fetch:
 
     def refused(self, status: ConsumerStatus, now: float) -> float | None:
         """Its request ended with ``status``: seconds until the next one, None if there is to be none."""
-        passes = status.meaning is Meaning.RETRY or (
-            self.refusal is not None and type(status.error) is NoRespondersError
-        )
+        passes = status.meaning is Meaning.RETRY or type(status.error) is NoRespondersError
         if not passes or self.no_wait:
             return None
         backoff = self._backoff = self._backoff or fetch_backoff()

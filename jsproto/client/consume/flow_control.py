@@ -62,6 +62,10 @@ class FlowControl:
             markers.popleft()
         return min(most, markers[0][0] - self.taken) if markers else most
 
+    def has_answered(self, subject: str) -> bool:
+        """Whether ``subject`` is that of the last answer: if it is refused, the server waits for it for ever."""
+        return self._answered == subject.encode("utf-8", "surrogateescape")
+
     def link_restored(self) -> None:
         """The last answer may have been lost with the link: let the server ask for it again."""
         self._answered = b""

@@ -14,11 +14,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from jsproto.errors import LocalProtocolError
 from jsproto.timers import Timer, Timers
 
 DEFAULT_HEARTBEAT: Final = 5.0  # seconds
 HEARTBEAT_FROM: Final = 10.0  # seconds; a pull request that waits as long asks for heartbeats by default
 HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until the alarm
+
+
+def check_missed(heartbeats_missed: object) -> None:
+    """Check how many intervals of silence are an alarm. LocalProtocolError unless that is a number above 0."""
+    if not isinstance(heartbeats_missed, int | float) or not heartbeats_missed > 0:
+        raise LocalProtocolError(f"heartbeats_missed is a number greater than 0, not {heartbeats_missed!r:.100}")
 
 
 class SilenceWatch:

@@ -19,9 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from jsproto.client.connection.requests import Requests
+from jsproto.client.connection.requests import Requests, RetryPolicy
 from jsproto.client.consume.retry import PROGRESS_ROOM
-from jsproto.errors import Error, LocalProtocolError, NoRespondersError, OutboundBufferLimitError
+from jsproto.errors import (
+    Error,
+    LocalProtocolError,
+    NoRespondersError,
+    NotJSMessageError,
+    OutboundBufferLimitError,
+)
 from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.headers import NO_HEADERS, Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
@@ -37,6 +43,8 @@ PROGRESS: Final = b"+WPI"
 TERM: Final = b"+TERM"
 DEFAULT_ACK_WAIT: Final = 30.0  # seconds, the default of nats-server
 PROGRESSES: Final = 3  # reports of work in progress within one ack wait
+ACK_AGAIN: Final = RetryPolicy(-1, 0.1)
+"""An acknowledgement that nobody takes is sent again: an election is the likely reason, and takes a second or so."""
 SMALL: Final = 256  # bytes that no server refuses as too large, unlike a reason of any length
 
 
@@ -354,11 +362,13 @@ def ack_sync(message: ConsumerMsg, now: float, timeout: float) -> Ticket[None]:
     """Acknowledge. The ticket completes when the server has answered, and at once when ``message`` is settled.
 
     The answer settles the message. ``timeout``: seconds for the answer. Under the policy "none" no server would answer,
-    so the message counts as settled from the start.
+    so the message counts as settled from the start. Where nobody takes it, as in an election, it is sent again until
+    its time is over.
 
     The ticket fails with:
         TimeoutError: there was no answer in time.
-        NoRespondersError: the consumer is gone.
+        NoRespondersError: in all that time nobody took it: the consumer has no leader, or does not exist any more.
+        PermissionsViolationError: the user may not acknowledge.
     """
     acker = message._acker
     if acker is None:
@@ -370,9 +380,18 @@ def ack_sync(message: ConsumerMsg, now: float, timeout: float) -> Ticket[None]:
         message._acker = None
 
     return acker._requests.request(
-        message.reply, ACK, timeout=timeout, now=now, decode=answered, no_responders=_consumer_gone
+        message.reply, ACK, timeout=timeout, now=now, decode=answered, no_responders=_nobody_leads, retry=ACK_AGAIN
     )
 
 
-def _consumer_gone(subject: str) -> Error:
-    return NoRespondersError(subject, "the consumer of this message does not exist any more")
+def is_ack_of(subject: str, stream: str, consumer: str) -> bool:
+    """Whether a message to ``subject`` acknowledges one of ``consumer`` of ``stream``."""
+    try:
+        said = parse_jsack(subject.encode("utf-8", "surrogateescape"))
+    except NotJSMessageError:
+        return False
+    return (said.stream, said.consumer) == (stream, consumer)
+
+
+def _nobody_leads(subject: str) -> Error:
+    return NoRespondersError(subject, "the consumer has no leader now, or does not exist any more")

@@ -202,7 +202,8 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """A consumer cannot be asked for, or nothing of it may be received. Or its stream cannot be compared."""
-        if violation.operation == "subscribe" or violation.subject == self._asked:
+        is_needed = violation.subject == self._asked or self._flow.has_answered(violation.subject)
+        if violation.operation == "subscribe" or is_needed:
             self._end(violation)
         elif violation.subject == self._api.stream_msg_get(self.stream):
             self._may_look = False

@@ -19,6 +19,7 @@ from typing import Any, Final
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
 from jsproto.client.consume.retry import prefetch_backoff
 from jsproto.errors import LocalProtocolError
+from jsproto.grammar.fields import check_count
 from jsproto.grammar.times import MAX_SECONDS, nanoseconds
 
 BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
@@ -66,10 +67,13 @@ class Prefetch:
         """
         if max_msgs is not None and max_bytes is not None:
             raise LocalProtocolError("give max_msgs or max_bytes, not both")
-        most = DEFAULT_MAX_MSGS if max_msgs is None and max_bytes is None else max_msgs or max_bytes or 0
+        for name, given in (("max_msgs", max_msgs), ("max_bytes", max_bytes)):
+            if given is not None:
+                check_count(name, given)
+        most = max_msgs or max_bytes or DEFAULT_MAX_MSGS
         wanted = most // 2 if threshold is None else threshold
-        if most < 1 or not 0 <= wanted < most:
-            raise LocalProtocolError(f"the buffer must hold 1 or more, and its threshold be below: {most}, {wanted}")
+        if type(wanted) is not int or not 0 <= wanted < most:
+            raise LocalProtocolError(f"the threshold is a whole number below {most}, not {wanted!r:.100}")
         expires = min(expires, limits.expires)
         if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a request must expire after some seconds, not {expires!r}")

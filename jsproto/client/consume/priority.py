@@ -60,6 +60,13 @@ class Priority:
         }  # fmt: skip
         return {name: value for name, value in said.items() if value is not None}
 
+    @property
+    def policy(self) -> str:
+        """The policy of a consumer that it fits: under one that pins clients it sets no more than the group."""
+        if self.min_pending or self.min_ack_pending:
+            return "overflow"
+        return "pinned_client" if self.priority is None else "prioritized"
+
     def check(self, stream: str, name: str, config: ConsumerConfig) -> None:
         """Compare with the configuration of consumer ``name`` of ``stream``.
 

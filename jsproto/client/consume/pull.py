@@ -38,8 +38,8 @@ from jsproto.client.connection.message_buffer import MessageBuffer, size_of
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.fetch_queue import FetchQueue
-from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED, SilenceWatch
-from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED, SilenceWatch, check_missed
+from jsproto.client.consume.message import Acker, ConsumerMsg, is_ack_of
 from jsproto.client.consume.message_stream import MessageStream
 from jsproto.client.consume.prefetch import BATCH_BY_BYTES, DEFAULT_EXPIRES, Limits, Prefetch
 from jsproto.client.consume.pull_requests import PullRequests
@@ -49,6 +49,7 @@ from jsproto.errors import (
     Error,
     LocalProtocolError,
     NoRespondersError,
+    PermissionsViolationError,
     RemoteProtocolError,
     TimeoutError,
 )
@@ -116,8 +117,7 @@ class PullConsumer(Drainable, Generic[D]):
             LocalProtocolError: a limit or ``heartbeats_missed`` is not greater than 0.
         """
         self._buffer = MessageBuffer(pending_msgs_limit, pending_bytes_limit)
-        if not heartbeats_missed > 0:
-            raise LocalProtocolError(f"heartbeats_missed must be greater than 0, not {heartbeats_missed!r}")
+        check_missed(heartbeats_missed)
         self.stream = stream
         self.consumer = consumer
         self.acker = acker
@@ -424,6 +424,22 @@ class PullConsumer(Drainable, Generic[D]):
             if self._stream.prefetch is not None:
                 self._stream.end(error)
             self._outbox.rearm(self)
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """Messages cannot be asked for, which ends what waits for some. Or not be received or acknowledged."""
+        if violation.operation == "subscribe" or is_ack_of(violation.subject, self.stream, self.consumer):
+            self._outbox.unsubscribe(self._sid)
+            self._end(violation)
+        elif violation.subject == self._api:
+            self._requests.clear()
+            self._fetches.end_all(violation)
+            if self._stream.prefetch is not None:
+                self._stream.end(violation)
+            self._outbox.rearm(self)
+
+    def crashed(self, error: Error, now: float) -> None:
+        """It ends with ``error``."""
+        self._end(error)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The requests are lost. What is missing is asked for on a new link, unless the session has ended."""

@@ -20,7 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.message import Acker, ConsumerMsg, is_ack_of
 from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
     ConfigMismatchError,
@@ -142,8 +142,10 @@ class PushConsumer(PushBuffer[D]):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """The server does not permit the subscription: it ends. A refused publish does not concern it."""
-        if violation.operation == "subscribe":
+        """Nothing may be received or acknowledged, or flow control not be answered: the subscription ends."""
+        subject = violation.subject
+        is_ours = self._flow.has_answered(subject) or is_ack_of(subject, self.stream, self.consumer)
+        if violation.operation == "subscribe" or is_ours:
             self._leave(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
@@ -153,6 +155,10 @@ class PushConsumer(PushBuffer[D]):
         else:
             self._watch.stop()
             self._session.rearm(self)
+
+    def crashed(self, error: Error, now: float) -> None:
+        """The subscription ends with ``error``."""
+        self._finish(error)
 
     def link_restored(self, now: float) -> None:
         """Expect heartbeats again. What was lost is seen in the next message or heartbeat."""

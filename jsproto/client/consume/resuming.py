@@ -97,6 +97,10 @@ class ResumingBuffer(PushBuffer[D]):
     def end_drain(self, now: float, closing: bool) -> None:
         """Second half of a drain: nothing is left to do."""
 
+    def crashed(self, error: Error, now: float) -> None:
+        """It ends with ``error``."""
+        self._end(error)
+
     # -- what a subclass decides ---------------------------------------------------------------------------------------
 
     def answered(self, message: Msg, now: float) -> None:
@@ -196,6 +200,10 @@ class _Anchor(Drainable):
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The server does not permit a subscription or a request."""
         self._owner.denied(violation, now)
+
+    def crashed(self, error: Error, now: float) -> None:
+        """The owner has failed: it ends with ``error``."""
+        self._owner.crashed(error, now)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The link is gone."""

@@ -10,6 +10,8 @@ Rules:
   subscriber as free.
 * A client that loses the race for creating a consumer looks again, and joins or is refused.
 * A queue group without a consumer's name uses its own name, so its members meet at one consumer.
+* A pull consumer that must exist counts as existing where the look-up fails, or is not permitted (ADR-15).
+* So does a durable one where neither the look-up nor the creation is permitted. Its configuration is not known then.
 
 Not here: what happens afterwards (``push``, ``ordered``, ``pull``, ``sourcing``).
 """
@@ -18,35 +20,43 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
+from jsproto.client.connection.message_buffer import check_limits
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.api import Consumers
-from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED, check_missed
 from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.ordered import IfMissed, OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.client.manage.api import find_stream
 from jsproto.errors import (
+    APIError,
     BindError,
     ConfigMismatchError,
     DuplicateSubscriptionError,
     Error,
     FilterMismatchError,
     FlowControlAckError,
+    JetStreamNotAvailableError,
     LocalProtocolError,
     NoQueueError,
+    PermissionsViolationError,
     PullConsumerError,
     PushConsumerError,
     QueueFlowControlError,
     QueueHeartbeatError,
     QueueRequiredError,
+    TimeoutError,
     WrongQueueError,
 )
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.subjects import check_name, check_queue, check_subject
+from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
 
 D = TypeVar("D", bound=ConsumerMsg)
@@ -58,6 +68,8 @@ _SETTLED: Final = frozenset(
     }
 )  # fmt: skip
 _FILTERS: Final = ("filter_subject", "filter_subjects")
+_UNANSWERED: Final = (PermissionsViolationError, TimeoutError, JetStreamNotAvailableError)
+"""Why a look-up does not say whether a consumer exists."""
 
 
 @dataclass(slots=True)
@@ -94,6 +106,8 @@ class SubscriptionSpec:
 
     def __post_init__(self) -> None:
         options: dict[str, Any] = dict(self.options or {})
+        if not isinstance(self.base, ConsumerConfig | None):
+            raise LocalProtocolError(f"config is a ConsumerConfig, not {type(self.base).__name__}")
         if self.subject is not None:
             check_subject(self.subject, wildcards=True)
         elif self.stream is None:
@@ -219,11 +233,15 @@ class Subscriptions(Consumers):
         how many intervals of silence are an alarm. The other ``keywords`` are those of ``PushBuffer``: ``raw`` and the
         limits of the buffer.
 
+        Raises, with nothing sent:
+            LocalProtocolError: a keyword is out of range.
+
         The ticket fails with:
             SubscribeError: the stream or the consumer does not fit. The subclass says why.
             ConsumerNotFoundError: a ``consumer`` that must be there is not.
             APIError: the server refused.
         """
+        _check_keywords(heartbeats_missed, **keywords)
         return self.session.run(
             _subscribe(
                 self, wanted, now, message_class=message_class, facade=facade, delete_consumer=delete_consumer,
@@ -237,13 +255,14 @@ class Subscriptions(Consumers):
         """Read what ``wanted`` names once and in order. ``keywords`` are those of ``OrderedConsumer``.
 
         Raises:
-            LocalProtocolError: ``wanted`` sets what such a consumer settles itself.
+            LocalProtocolError: ``wanted`` sets what such a consumer settles itself, or a keyword is out of range.
 
         The ticket fails with:
             NoMatchingStreamError: no stream, or more than one, has the subject.
             APIError: the server refused.
         """
         config = _ordered_config(wanted)
+        _check_keywords(**keywords)
         return self.session.run(
             _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
         )
@@ -263,8 +282,26 @@ class Subscriptions(Consumers):
         )  # fmt: skip
 
     def bind_pull(self, wanted: SubscriptionSpec, *, now: float) -> Ticket[BoundConsumer]:
-        """A pull consumer as ``wanted``, found or created. The ticket fails with the errors of ``subscribe``."""
+        """A pull consumer as ``wanted``, found or created. The ticket fails with the errors of ``subscribe``.
+
+        Where it may be neither looked up nor created, a durable one counts as existing.
+        """
         return self.session.run(_bind_pull(self, wanted, now))
+
+    def find_pull(
+        self, stream: str, name: str, place: Priority, *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerInfo]:
+        """A pull consumer that must exist. Where nobody says what it is like, the ticket takes what is assumed.
+
+        The ticket fails with:
+            ConsumerNotFoundError, StreamNotFoundError: there is no such consumer, or no such stream.
+            ConnectionLostError, ConnectionClosedError: the link was lost, or the session has ended.
+
+        Raises, with nothing sent:
+            LocalProtocolError: a name cannot be one.
+        """
+        asked = self.consumer_info(stream, name, now=now, timeout=timeout)
+        return self.session.run(_find_pull(asked, stream, name, place))
 
 
 @dataclass(slots=True)
@@ -291,13 +328,41 @@ def _find_consumer(
     return info
 
 
+def _assumed(stream: str, name: str, place: Priority) -> ConsumerInfo:
+    """A pull consumer that nobody may look up. It has what ``place`` needs."""
+    config = ConsumerConfig(durable_name=name)
+    if place.group is not None:
+        config.priority_groups, config.priority_policy = [place.group], place.policy
+    return ConsumerInfo(stream, name, config)
+
+
+def _find_pull(
+    asked: Ticket[ConsumerInfo], stream: str, name: str, place: Priority
+) -> Generator[Ticket[Any], Any, ConsumerInfo]:
+    try:
+        info: ConsumerInfo = yield asked
+    except _UNANSWERED:
+        return _assumed(stream, name, place)
+    except APIError as error:
+        if error.code != NO_RESPONDERS:  # no leader just now
+            raise
+        return _assumed(stream, name, place)
+    return info
+
+
 def _bind_pull(js: Subscriptions, wanted: SubscriptionSpec, now: float) -> Generator[Ticket[Any], Any, BoundConsumer]:
     """A pull consumer as ``wanted``, found or created."""
     stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
-    found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
+    is_known = True
+    try:
+        found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
+    except PermissionsViolationError:
+        found, is_known = None, False
     if found is not None:
         return BoundConsumer(found, created=False)
     config = wanted.to_create(None, wanted.name or _new_name(js))
+    if not is_known and wanted.place.group is not None and not config.priority_groups:  # it would not fit
+        return BoundConsumer(_assumed(stream, config.name or "", wanted.place), created=False)
     wanted.place.check(stream, config.name or "", config)
     if wanted.consumer is not None:
         config.durable_name = wanted.consumer
@@ -308,6 +373,10 @@ def _bind_pull(js: Subscriptions, wanted: SubscriptionSpec, now: float) -> Gener
         if found is None:
             raise
         return BoundConsumer(found, created=False)
+    except PermissionsViolationError:
+        if is_known or wanted.name is None:
+            raise
+        return BoundConsumer(_assumed(stream, wanted.name, wanted.place), created=False)
     return BoundConsumer(info, created=True)
 
 
@@ -393,6 +462,20 @@ def _ordered_config(wanted: SubscriptionSpec) -> ConsumerConfig:
     if wanted.queue is not None or wanted.name is not None:
         raise LocalProtocolError("an ordered consumer has neither a queue nor a name: it is for one subscriber")
     return replace(wanted.config, filter_subject=wanted.subject)
+
+
+def _check_keywords(
+    heartbeats_missed: float = HEARTBEATS_MISSED,
+    if_missed: str = "tell",
+    pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
+    pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+    **others: Any,
+) -> None:
+    """Check, before anything is sent, what a script will build with."""
+    check_missed(heartbeats_missed)
+    if if_missed != "tell":
+        checked_word("if_missed", if_missed, get_args(IfMissed))
+    check_limits(pending_msgs_limit, pending_bytes_limit)
 
 
 def _new_name(js: Subscriptions) -> str:

@@ -363,6 +363,10 @@ class ConsumerWork(Conversation, Generic[D]):
             return None
         return min([when for when in (self._schedule.deadline(), self._due.next()) if when is not None], default=None)
 
+    def crashed(self, error: Error, now: float) -> None:
+        """Nothing more is started."""
+        self._source_ended(error, now)
+
     # -- what follows --------------------------------------------------------------------------------------------------
 
     @property

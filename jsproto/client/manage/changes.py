@@ -8,15 +8,19 @@ Not here: what a configuration may hold (``grammar.config``).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.api_errors import InvalidJSONError
-from jsproto.errors import LocalProtocolError, UnsupportedByServerError
+from jsproto.errors import LocalProtocolError, RemoteProtocolError, UnsupportedByServerError
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.manage.api import Streams
     from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
+
+
+FOR_GOOD: Final = ("sealed", "deny_delete", "deny_purge", "allow_msg_ttl")
+"""Fields that no update can take back once they are set."""
 
 
 def change_stream(
@@ -25,12 +29,21 @@ def change_stream(
 ) -> Generator[Ticket[Any], Any, StreamInfo]:  # fmt: skip
     """Fetch a stream's configuration, change the named fields and send all of it back.
 
-    All of it, because the server takes a field that an update leaves out for a change (FACTS.md F6.2).
+    All of it, because the server takes a field that an update leaves out for a change (FACTS.md F6.2). What no update
+    can take back is asked for twice: one wrong answer, of an old leader for example, must not set it.
 
     Raises, with nothing sent but the question:
         LocalProtocolError: the server would refuse the update.
+        RemoteProtocolError: two answers differ about something that no update can take back.
     """
     info: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)
+    lasting = [field for field in FOR_GOOD if field not in changes and getattr(info.config, field)]
+    if lasting:
+        again: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)
+        if doubtful := [field for field in lasting if not getattr(again.config, field)]:
+            raise RemoteProtocolError(
+                f"stream {name}: {', '.join(doubtful)} is set in one of two answers only: try again"
+            )
     config: StreamConfig = info.config.updated(**changes)
     if _persists_async(config) != _persists_async(info.config):
         raise LocalProtocolError(

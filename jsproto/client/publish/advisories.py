@@ -111,6 +111,10 @@ class BatchAdvisories(Conversation):
             self._outbox.unsubscribe(self._sid)
             self._end(violation)
 
+    def crashed(self, error: Error, now: float) -> None:
+        """It ends with ``error``."""
+        self._end(error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Advisories are missed until there is a new link. Without one it ends."""
         if self._outbox.closed_error is not None:

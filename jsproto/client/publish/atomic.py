@@ -363,6 +363,11 @@ class AtomicBatch(Batch):
         elif self._awaited is not None and violation.subject == self._unanswered[0]:
             self._receive_error(violation)
 
+    def crashed(self, error: Error, now: float) -> None:
+        """The batch ends with ``error``."""
+        if self.phase not in ENDED:
+            self._fail(error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Without its connection the batch cannot go on: what is missing could not be told from what arrived."""
         if self.phase not in ENDED:

@@ -423,6 +423,11 @@ class FastPublisher(Batch):
         elif self.phase is FastPhase.COMMITTING and sequence == self._commit_sequence:
             self._fail(self._refused(sequence, violation))
 
+    def crashed(self, error: Error, now: float) -> None:
+        """The batch ends with ``error``."""
+        if self.phase not in ENDED:
+            self._fail(error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Gap mode ``ok`` waits for a new link, otherwise the batch ends here: what was under way is unknown.
 

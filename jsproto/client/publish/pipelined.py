@@ -30,6 +30,7 @@ from itertools import compress, repeat
 from math import inf
 from typing import ClassVar, Final, NoReturn, TypeAlias
 
+from jsproto.api_errors import StreamDuplicateMessageConflictError
 from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
 from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
@@ -72,6 +73,10 @@ _Again: TypeAlias = tuple[str, bytes, None, Ticket[PubAck], bytes | None, int, f
 
 def _draw_nothing(count: int) -> Sequence[bytes]:
     return [b""] * count
+
+
+PASSING: Final = (NoStreamResponseError, StreamDuplicateMessageConflictError)
+"""Answers after which a message may be sent again: nobody took it, or its id is in process on another link."""
 
 
 class PipelinedPublisher(Conversation):
@@ -318,7 +323,7 @@ class PipelinedPublisher(Conversation):
             self.acked += 1
         else:
             answer = _answer(message, sent[0])
-            if type(answer) is NoStreamResponseError and self._may_retry(sent, now):
+            if type(answer) in PASSING and self._may_retry(sent, now):
                 return
             self._resolve(sent, answer)
         if self._ready.pending is not None or self._answered.pending is not None:
@@ -383,6 +388,10 @@ class PipelinedPublisher(Conversation):
             self._resolve(sent, violation)
         self._tell()
 
+    def crashed(self, error: Error, now: float) -> None:
+        """It ends with ``error``, and so does what waits."""
+        self._end(error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Fail what waits: the answers on the lost link will not come. A new link serves what is published later."""
         if self._outbox.closed_error is not None:
@@ -393,7 +402,7 @@ class PipelinedPublisher(Conversation):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _may_retry(self, sent: Message | _Promised | _Again, now: float) -> bool:
-        """No stream took a message: send it again after a pause, if it may be. Returns whether it may."""
+        """A message was not taken: send it again after a pause, if it may be. Returns whether it may."""
         if len(sent) == 5:
             sent = (*sent, self._retry.attempts, now + self._timeout)
         when = now + self._retry.wait

@@ -90,6 +90,10 @@ class TraceCollector(Conversation):
             self._outbox.unsubscribe(self._sid)
             self._end(violation)
 
+    def crashed(self, error: Error, now: float) -> None:
+        """It ends with ``error``."""
+        self._end(error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """What was reported on the lost link will not come."""
         self._outbox.unsubscribe(self._sid)

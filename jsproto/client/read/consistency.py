@@ -47,6 +47,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     MirrorAnswerError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     RemoteProtocolError,
     StaleReadError,
     StatusError,
@@ -77,9 +78,9 @@ class _Read:
     """One read under way."""
 
     __slots__ = (
-        "backoff", "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message", "mirror",
-        "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token", "tries",
-        "until",
+        "asked", "backoff", "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message",
+        "mirror", "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token",
+        "tries", "until",
     )  # fmt: skip
 
     def __init__(self, stream: str, source: str, first: ReadPhase, direct: tuple[str, bytes], leader: bytes) -> None:
@@ -96,6 +97,7 @@ class _Read:
         self.timeout = self.until = 0.0
         self.phase = first
         self.token = b""
+        self.asked = ""  # the subject of the question under way
         self.tries = 0
         self.backoff = consistent_backoff()
         self.confirmed = 0  # the leader's last sequence, after it was asked
@@ -248,6 +250,22 @@ class ConsistentReads(Conversation):
         """When ``handle_timeout`` wants to be called."""
         return self._deadlines.next()
 
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """A question was dropped, or no answer may be received: the reads that wait for one fail."""
+        if violation.operation == "subscribe":
+            assert self._sid is not None  # it is the subscription in question
+            self._outbox.unsubscribe(self._sid)
+            self.crashed(violation, now)
+            return
+        for read in [read for read in self._reads if read.token and read.asked == violation.subject]:
+            self._fail(read, violation)
+
+    def crashed(self, error: Error, now: float) -> None:
+        """The reads under way fail with ``error``. The next one subscribes again."""
+        self._sid = None
+        for read in list(self._reads):
+            self._fail(read, error)
+
     def link_lost(self, error: Error, now: float) -> None:
         """No answer will come on this link: ask on the next one, unless the connection has ended."""
         ended = self._outbox.closed_error is not None
@@ -314,7 +332,7 @@ class ConsistentReads(Conversation):
         self._outbox.flush()
         self._count += 1
         self._forget_request(read)
-        read.token = token
+        read.token, read.asked = token, subject
         read.message, read.mirror = None, ""
         self._open[token] = read
         self._deadlines.set(read, min(read.until, now + read.timeout * TRY_FOR))

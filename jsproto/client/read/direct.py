@@ -38,7 +38,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from jsproto.api_errors import NoMessageFoundError, StreamNotFoundError, StreamOfflineError
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.buffered_read import BufferedRead
-from jsproto.client.read.page import PAGE_BYTES, PAGE_MESSAGES, Page
+from jsproto.client.read.page import PAGE_BYTES, PAGE_MESSAGES, Page, check_bounds
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.retry import ASK_AGAIN, Retries
 from jsproto.client.read.single import (
@@ -69,7 +69,7 @@ from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import Fields, StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo, StreamState
-from jsproto.grammar.fields import checked_word
+from jsproto.grammar.fields import check_count, checked_word
 from jsproto.grammar.headers import STATUS_START, status_line
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import (
@@ -176,10 +176,8 @@ class DirectBatch(BufferedRead):
             check_seq(seq)
             if start_time is not None:
                 raise LocalProtocolError("give seq or start_time, not both")
-        if batch is not None and batch < 1:
-            raise LocalProtocolError(f"batch must be at least 1, not {batch!r}")
-        if page_messages < 1 or (max_bytes is not None and max_bytes < 1) or not timeout > 0:
-            raise LocalProtocolError("page_messages, max_bytes and timeout must be greater than 0")
+        check_bounds(batch, max_bytes, timeout)
+        check_count("page_messages", page_messages)
         if subject is not None:
             check_subject(subject, wildcards=True)
         checked_word("if_dropped", if_dropped, IF_DROPPED)
@@ -341,6 +339,10 @@ class DirectBatch(BufferedRead):
             asked += api.stream_info(stream), api.stream_msg_get(stream)
         if violation.operation == "subscribe" or violation.subject in asked:
             self._fail(violation)
+
+    def crashed(self, error: Error, now: float) -> None:
+        """The read ends with ``error``."""
+        self._fail(error)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The rest of the page will not come. A new link may bring it, unless the session has ended."""

@@ -164,6 +164,10 @@ class KnownStreams(Conversation):
         self._deadlines = Deadlines()
         self._js.session.rearm(self)
 
+    def crashed(self, error: Error, now: float) -> None:
+        """Reads that wait for a proof fail with ``error``."""
+        self.close(error)
+
     def handle_timeout(self, now: float) -> None:
         """Time has passed: ask once more, or give up."""
         for due in self._deadlines.due(now):

@@ -43,6 +43,8 @@ def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
     Raises:
         LocalProtocolError: there is none, or one is no subject.
     """
+    if not isinstance(subjects, Iterable):
+        raise LocalProtocolError(f"subjects are a subject, or several, not {subjects!r:.100}")
     wanted = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
     for subject in wanted:
         check_subject(subject, wildcards=True)

@@ -11,12 +11,24 @@ from __future__ import annotations
 
 from typing import Final
 
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.fields import check_count
 
 PAGE_MESSAGES: Final = 32_768
 PAGE_BYTES: Final = 8 * 1024 * 1024  # default of max_bytes: servers do not count about 230 bytes a message
 ANCHOR_SHARE: Final = 32  # an anchor has at most this part of max_bytes,
 ANCHOR_SIZE: Final = 8192  # or this many bytes, whichever is more
+
+
+def check_bounds(batch: int | None, max_bytes: int | None, timeout: float) -> None:
+    """Check how many messages a read wants, the bytes of a page, and its seconds: LocalProtocolError."""
+    if batch is not None:
+        check_count("batch", batch)
+    if max_bytes is not None:
+        check_count("max_bytes", max_bytes)
+    if not timeout > 0:
+        raise LocalProtocolError("timeout must be greater than 0")
 
 
 class Page:

@@ -86,8 +86,8 @@ def no_direct_get(stream: str, subject: str) -> NoRespondersError:
     """The error where no server answers Direct Gets of ``stream``."""
     return NoRespondersError(
         subject,
-        f"stream {stream} does not exist or does not allow Direct Gets, "
-        f"which update_stream({stream!r}, allow_direct=True) switches on",
+        f"stream {stream} does not exist or does not allow Direct Gets, which "
+        f"update_stream({stream!r}, allow_direct=True) switches on, or no server of it answers now",
     )
 
 

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastAnswer, checked_subjects
-from jsproto.client.read.page import PAGE_BYTES
+from jsproto.client.read.page import PAGE_BYTES, check_bounds
 from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
     Error,
@@ -133,10 +133,7 @@ class Snapshot:
         self.stream = stream
         self._js = js
         self._wanted = wanted = checked_subjects(subjects)
-        if most is not None and most < 1:
-            raise LocalProtocolError(f"batch must be at least 1, not {most!r}")
-        if (max_bytes is not None and max_bytes < 1) or not timeout > 0:
-            raise LocalProtocolError("max_bytes and timeout must be greater than 0")
+        check_bounds(most, max_bytes, timeout)
         self._most = most
         self._at_once = at_once
         self._least = least

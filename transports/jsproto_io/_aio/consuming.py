@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.fetch import Fetch
-from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
+from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED, check_missed
 from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
 from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.priority import Priority
@@ -84,7 +84,8 @@ class JSMsg(ConsumerMsg):
 
         Raises:
             TimeoutError: no confirmation came in time. It may be tried again.
-            NoRespondersError: the consumer is gone. It may be tried again.
+            NoRespondersError: in all that time nobody took it: the consumer has no leader, or does not exist any more.
+            PermissionsViolationError: the user may not acknowledge.
         """
         limit, acker = seconds(timeout), self._acker
         if acker is not None:
@@ -202,9 +203,10 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
             ConflictError: the server ended the request. Subclasses are ConsumerDeletedError, PullLimitError and
                 MessageSizeError.
             BadPullError: the server does not understand the request.
-            NoRespondersError: nobody answers the request: the consumer does not exist, or has no leader.
-            ConsumerNotFoundError: a request was repeated, nobody answered it, and the consumer does not exist any more.
-            StreamNotFoundError: the same, and its stream does not exist any more.
+            NoRespondersError: in all that time nobody answered: the consumer has no leader, or is not known to exist.
+            ConsumerNotFoundError: nobody answered, and the consumer does not exist.
+            StreamNotFoundError: the same, and its stream does not exist.
+            PermissionsViolationError: the user may not ask for messages, not receive them or not acknowledge them.
             ConsumerSilentError: heartbeats stayed away.
             TimeoutError: the server does not answer.
             ConnectionLostError: the connection is lost, or was lost and was not back within ``timeout``.
@@ -309,7 +311,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
         keywords: dict[str, Any] = {
             "concurrency": concurrency, "key": key, "term_on": term_on, "working": working,
             "retry_delay": seconds(retry_delay, "retry_delay"), "max_msgs": max_msgs, "max_bytes": max_bytes,
-            "threshold": threshold, "expires": seconds(expires, "expires"),
+            "threshold": threshold, "expires": seconds(expires, "expires", default=DEFAULT_EXPIRES),
             "heartbeat": seconds(heartbeat, "heartbeat"),
         }  # fmt: skip
         core = self._connection._call(self._consume(self._js, self._config, keywords))
@@ -650,7 +652,7 @@ class Consuming:
         Args:
             subject: what to receive. Wildcards are allowed.
             durable: the name of a consumer, which is created where there is none. None: a new consumer for this
-                subscription alone.
+                subscription alone. A user who may neither look it up nor create it can pull from it all the same.
             stream: the stream's name. None: the stream of ``subject``.
             config: the configuration of a new consumer. A consumer that exists must have it.
             group: the priority group to pull in.
@@ -668,6 +670,7 @@ class Consuming:
             NoMatchingStreamError: no stream, or more than one, has ``subject``.
             BindError: the consumer that exists is another one than asked for. Most differences have a subclass.
         """
+        check_missed(heartbeats_missed)
         place = Priority(group, min_pending, min_ack_pending, priority)
         wanted = SubscriptionSpec(subject, stream, durable, pull=True, options=options, base=config, place=place)
         bound = await self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now), self._core.timeout)
@@ -688,6 +691,8 @@ class Consuming:
     ) -> PullSubscription:
         """Pull from a consumer that exists. The other keywords are those of ``pull_subscribe``.
 
+        A user who may not look it up can pull from it all the same. So can everybody while nobody answers the look-up.
+
         Args:
             consumer: the consumer's name.
             stream: the stream's name.
@@ -698,8 +703,12 @@ class Consuming:
             PushBasedError: it is a push consumer.
             ConfigMismatchError: the consumer has no such group.
         """
+        check_missed(heartbeats_missed)
         place = Priority(group, min_pending, min_ack_pending, priority)
-        info = await self.consumer_info(stream, consumer, timeout=timeout)
+        limit = seconds(timeout, default=self._core.timeout)
+        info = await self._connection._ask(
+            lambda now: self._core.find_pull(stream, consumer, place, now=now, timeout=limit), limit
+        )
         return self._pull(info, place, heartbeats_missed)
 
     def _pull(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.direct import IfDropped
+from jsproto.client.read.multi import checked_subjects
 from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
@@ -185,7 +186,7 @@ class Reads:
         verb = partial(
             self._core.get_last_msgs_for,
             stream,
-            subjects if isinstance(subjects, str) else list(subjects),
+            checked_subjects(subjects),
             batch=batch,
             up_to_seq=up_to_seq,
             up_to_time=up_to_time,
@@ -229,7 +230,7 @@ class Reads:
         verb = partial(
             self._core.snapshot,
             stream,
-            subjects if isinstance(subjects, str) else list(subjects),
+            checked_subjects(subjects),
             at=at,
             max_bytes=max_bytes,
             timeout=limit,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
@@ -112,8 +113,8 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
         heartbeat: Timeout | None,
     ) -> Callable[[float], int]:
         """The input that begins ``messages()``."""
-        limit, beat = seconds(expires, "expires"), seconds(heartbeat, "heartbeat")
-        assert limit is not None
+        limit = seconds(expires, "expires", default=DEFAULT_EXPIRES)
+        beat = seconds(heartbeat, "heartbeat")
 
         def start(now: float) -> int:
             self._connection._run_pending_closes()
