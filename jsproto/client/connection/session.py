@@ -17,9 +17,9 @@ Rules, for the driver (once per wake-up, in this order):
 What a driver may rely on:
 
 * Receiving never raises.
-* A conversation that raises has a fault: it ends with InternalError, alone.
+* A conversation that raises ends with InternalError, alone.
 * A verb raises LocalProtocolError and changes nothing when the caller is at fault.
-* After the end every verb raises ConnectionClosedError, and every open ticket has failed. Messages that were received
+* After the end every verb raises ConnectionClosedError, and open tickets have failed. Messages that were received
   can still be taken.
 
 A session survives its links. A lost link takes with it the frames that wait and the requests under way. ``connect_to``
@@ -95,7 +95,7 @@ class Session(BulkOutbox):
     """One logical connection to NATS, in the client role.
 
     ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
-    characters that nobody can compute from others. The same token, with the same inputs, gives the same bytes.
+    characters that nobody can compute from others. The same token and the same inputs give the same bytes.
 
     Attributes:
 
@@ -146,9 +146,9 @@ class Session(BulkOutbox):
         where = (self._address or self.options.servers[0]).url
         if self.closed:
             return f"{where} closed" + ("" if self.error is None else f": {self.error}")
-        if self.is_connected and self._server is not None:
-            return f"{where} connected, nats-server {self._server.version}, {self._write_buffer.size} bytes waiting"
         waiting = f"{self._write_buffer.size} bytes waiting"
+        if self.is_connected and self._server is not None:
+            return f"{where} connected, nats-server {self._server.version}, {waiting}"
         return f"{where} {'reconnecting' if self.connected.done else 'connecting'}, {waiting}"
 
     # -- the link ------------------------------------------------------------------------------------------------------
