@@ -2,7 +2,8 @@
 
 Rules: UTF-8 only, nothing after the object. No NaN and no infinity. Integers are integers: ``true`` is no number,
 neither is ``1.0``. A field that is null counts as absent, as it does for servers. Unknown fields are the caller's
-business (models keep them). Whatever the bytes, reading raises RemoteProtocolError and nothing else.
+business (models keep them). Half of a surrogate pair becomes U+FFFD, as in Go: every text that is read can be sent.
+Whatever the bytes, reading raises RemoteProtocolError and nothing else.
 
 Not here: what the bodies mean (``acks``, ``api``, ``config``).
 """
@@ -10,6 +11,7 @@ Not here: what the bodies mean (``acks``, ``api``, ``config``).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +24,10 @@ MAX_UINT64: Final = 2**64 - 1
 
 
 _INFINITE: Final = float("inf")
+# An escape in JSON. The group is half of a surrogate pair without the other half.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 _HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
@@ -36,12 +42,19 @@ _DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
+def without_halves(data: bytes) -> bytes:
+    """JSON with U+FFFD for each escape that is half of a surrogate pair, alone: UTF-8 has no form for that."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)
+
+
 def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
     """The object in ``data``. RemoteProtocolError when it is none, is not whole, or takes more than ``limit`` bytes."""
     if len(data) > limit:
         raise RemoteProtocolError(f"a JSON body of {len(data)} bytes, where at most {limit} are read", data)
     try:
-        body = _DECODER.decode(data.decode())
+        body = _DECODER.decode(without_halves(data).decode())
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"not a JSON body: {error}", data) from None
     if not isinstance(body, dict):

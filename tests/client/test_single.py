@@ -142,6 +142,15 @@ def test_both_ways_give_the_same_message() -> None:
     assert (bare.data, list(bare.headers.items()), bare.timestamp) == (b"", [], NANOSECONDS)
 
 
+def test_what_the_leader_says_with_half_of_a_surrogate_pair_is_a_message() -> None:
+    """UTF-8 has no form for such a text, and the header block that is made of it must have one."""
+    half = {"subject": "a\ud800", "seq": 4, "time": TIME}
+    assert Get(4, level="leader").answer_json({"message": half}).ticket.result().subject == "a\ufffd"
+    time = Get(4, level="leader").answer_json({"message": {**half, "time": "\udfff"}}).ticket.result()
+    with pytest.raises(RemoteProtocolError, match="Nats-Time-Stamp"):
+        _ = time.timestamp
+
+
 def test_the_payload_alone() -> None:
     assert Get(4, verb="get_data").answer(b"a2").ticket.result() == b"a2"
     assert Get(4, verb="get_data").answer(b"a2", STORED).ticket.result() == b"a2"  # 2.11 does not know no_hdr

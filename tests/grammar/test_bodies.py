@@ -12,22 +12,39 @@ from hypothesis import strategies as st
 from jsproto.errors import LocalProtocolError, NotJSONError, RemoteProtocolError
 from jsproto.grammar.bodies import MAX_JSON, MAX_UINT64, decode_json, dumps, loads, text, uint64
 
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8)
-)
-trees = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-)
-objects = st.dictionaries(st.text(max_size=6), trees, max_size=4)
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), texts)
+trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
+objects = st.dictionaries(texts, trees, max_size=4)
 
 
 @given(objects)
-@example({"\ud800": "\udfff", "ü": "日"})
+@example({"😀": "\\ud800", "ü": "日"})
 @example({"n": MAX_UINT64, "m": -1, "x": 0.1})
 def test_what_is_written_reads_back(body: dict[str, Any]) -> None:
     data = dumps(body)
     assert data.isascii()
     assert loads(data) == body
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (rb"\ud800", "\ufffd"), (rb"\uDFFF\uD800", "\ufffd\ufffd"), (rb"\ud83d\ude00", "😀"), (rb"\\ud800", r"\ud800"),
+        (rb"\\\ud800", "\\\ufffd"), (rb"\ud800\ud83d\ude00", "\ufffd😀"),
+        (rb"\n\udc80\u0041", "\n\ufffdA"), (rb"\\uD8", r"\uD8"),
+    ],
+)  # fmt: skip
+def test_half_of_a_surrogate_pair_is_the_replacement_character(written: bytes, read: str) -> None:
+    found = loads(b'{"%b":["%b"]}' % (written, written))
+    assert found == {read: [read]}
+    assert read.encode()  # whatever is read can be sent
+
+
+@given(st.text(st.characters(categories=["Cs", "Ll"], max_codepoint=0xFFFF) | st.sampled_from('\\"udD8'), max_size=8))
+def test_every_text_that_was_read_can_be_sent(text: str) -> None:
+    (read,) = loads(dumps({"a": text})).values()
+    assert len(read.encode("utf-16-le")) <= len(text.encode("utf-16-le", "surrogatepass"))
 
 
 def test_bodies_are_compact() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from jsproto.errors import APIError, LocalProtocolError
-from jsproto.grammar.bodies import dumps, shown
+from jsproto.grammar.bodies import dumps, shown, without_halves
 from jsproto.grammar.fields import Reader, as_integer, as_text
 from jsproto.outbox import Outbox
 from jsproto.server.store.refusals import refusal
@@ -55,7 +55,7 @@ def decoded(payload: bytes, fields: Mapping[str, Reader], *, is_strict: bool = T
         APIError: it is no JSON, or has a field of another name or type (10025).
     """
     body: Body = {}
-    text = payload.decode("utf-8", "replace")
+    text = without_halves(payload).decode("utf-8", "replace")
     try:
         for value in _values(text) if is_strict else [_DECODER.decode(text)]:
             body |= record(fields, is_strict=is_strict)(value, "")
@@ -96,9 +96,9 @@ def record(fields: Mapping[str, Reader], *, is_strict: bool = True) -> Reader:
         for said, each in value.items():
             name = said if said in fields else names.get(said.lower())
             if name is None and is_strict:
-                raise ValueError(f'json: unknown field "{_text(said)}"')
+                raise ValueError(f'json: unknown field "{said}"')
             if name is not None and (each is not None or isinstance(fields[name], Word)):
-                found[name] = fields[name](_cleaned(each), name)
+                found[name] = fields[name](each, name)
         return found
 
     return read
@@ -133,21 +133,6 @@ def _values(text: str) -> list[Any]:
         values.append(value)
         rest = rest[end:].lstrip(_BLANKS)
     return values
-
-
-def _cleaned(value: Any) -> Any:
-    """``value`` with a replacement character for each surrogate in a text, as Go reads them."""
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, list):
-        return [_cleaned(each) for each in value]
-    if isinstance(value, dict):
-        return {_text(name): _cleaned(each) for name, each in value.items()}
-    return value
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def as_offset(value: Any, path: str) -> int:

@@ -289,7 +289,7 @@ def _subject(name: str, value: object) -> bytes:
         return b""
     if not isinstance(value, str):
         raise RemoteProtocolError(f"{name} must be a string, not {shown(value)}")
-    return value.encode("utf-8", "surrogatepass")
+    return value.encode()
 
 
 def _subjects(name: str, value: object) -> list[bytes]:
