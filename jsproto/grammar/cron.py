@@ -28,6 +28,7 @@ AT: Final = "@at "
 EVERY: Final = "@every "
 _SECOND: Final = 1_000_000_000
 _YEARS: Final = 5
+_NEVER: Final = "nothing is due within five years"
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER: Final = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 _NAMED: Final = {
@@ -115,6 +116,8 @@ class _Cron:
         read = [_read_field(text, bounds) for text, bounds in zip(fields, _FIELDS, strict=True)]
         self._seconds, self._minutes, self._hours, self._days, self._months, self._weekdays = read
         self._zone = zone
+        if not all(field.values for field in (self._seconds, self._minutes, self._hours, self._months)):
+            raise ValueError(_NEVER)  # as if five years were looked at, second by second
 
     def after(self, moment: int) -> int:
         """The first moment after ``moment`` that matches, in seconds since 1970.
@@ -127,7 +130,7 @@ class _Cron:
         while True:
             year, month, day, hour, minute, second = self._local(moment)
             if year > last:
-                raise ValueError("nothing is due within five years")
+                raise ValueError(_NEVER)
             into_hour = minute * 60 + second
             if month not in self._months.values:
                 moment = max(moment + 1, self._at(year + month // 12, month % 12 + 1, 1))

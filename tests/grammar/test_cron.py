@@ -41,8 +41,12 @@ def test_the_next_time(pattern: str, when: str) -> None:
     assert due(pattern) == when
 
 
-@pytest.mark.parametrize("pattern", ["0 0 0 30 2 *", "0 0 0 31 feb,apr *", "0 0 0 , * *"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["0 0 0 30 2 *", "0 0 0 31 feb,apr *", "0 0 0 , * *", ", * * * * *", "0 , * * * *", "0 0 , * * *", "0 0 0 1 , *"],
+)
 def test_what_is_never_due(pattern: str) -> None:
+    """Also where no second would ever match, which takes no look at each of them."""
     with pytest.raises(ValueError, match="within five years"):
         due(pattern)
     with pytest.raises(ValueError, match="within five years"):
