@@ -83,6 +83,8 @@ def test_names() -> None:
         ("CREATE.S.A.s.a", {"stream_name": "S", "config": {"filter_subjects": ["s.a"]}}, 10137),
         ("CREATE.S.a/b", {"stream_name": "S"}, 10127),
         ("CREATE.S", {"stream_name": "S", "config": {"name": "a.b"}}, 10052),
+        ("CREATE.S", {"stream_name": "S", "config": {"name": "a\vb"}}, 10052),
+        ("CREATE.S", {"stream_name": "S", "config": {"name": "\0"}}, 10052),
         ("DURABLE.CREATE.S.A", {"stream_name": "S", "config": {}}, 10018),
         ("DURABLE.CREATE.S.A", {"stream_name": "S", "config": {"durable_name": "B"}}, 10017),
         ("INFO.S.A", b"", 10014),

@@ -32,6 +32,14 @@ def test_ids_are_not_remembered_longer_than_messages() -> None:
     assert accepted(max_age=1).duplicate_window == 1
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "a\vb", "a\0b", "a/b"])
+def test_a_name_that_can_be_no_token_is_refused(name: str) -> None:
+    """Consumers of such a stream could not listen for requests."""
+    with pytest.raises(APIError, match="stream name is required") as caught:
+        accept(StreamConfig(name), CONTEXT)
+    assert caught.value.err_code == 10052
+
+
 def test_what_is_false_or_nothing_is_said_as_servers_say_it() -> None:
     config = accepted(max_msgs=0, max_bytes=0, allow_atomic=False, no_ack=False, persist_mode="default")
     assert (config.max_msgs, config.max_bytes) == (-1, -1)

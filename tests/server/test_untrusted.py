@@ -31,7 +31,7 @@ WILD_NUMBERS = (
     2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1, 2**64, HUGE, -HUGE,
 )  # fmt: skip
 WILD_WORDS = (
-    "", "S", "C", "M", "s.a", "s.*", "s.>", ">", "*", "a..b", "a b", "\ud800", "\udc80", "x" * 300, "i",
+    "", "S", "C", "M", "s.a", "s.*", "s.>", ">", "*", "a..b", "a b", "a\vb", "\0", "\ud800", "\udc80", "x" * 300, "i",
     "explicit", "all", "none", "flow_control", "last", "new", "by_start_sequence", "by_start_time", "memory", "file",
     "workqueue", "interest", "pinned_client", "overflow", "prioritized", "last_per_subject", "original", "async",
     "9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+23:00", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z",

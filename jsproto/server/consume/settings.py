@@ -27,7 +27,7 @@ from jsproto.grammar.subjects import check_subject, contains, overlaps
 from jsproto.grammar.times import nanoseconds
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
-from jsproto.server.store.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
+from jsproto.server.store.settings import FORBIDDEN, MAX_DESCRIPTION, MAX_METADATA, size_of
 
 ACK_WAIT: Final = 30.0  # seconds
 INACTIVE_THRESHOLD: Final = 5.0
@@ -40,7 +40,6 @@ PRIORITY_TIMEOUT: Final = 120.0
 MAX_FILTERS: Final = 1_000
 """Filters of one consumer, each of which is compared with all others; nats-server takes more."""
 
-_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
 _PERCENT: Final = re.compile(r"[0-9]{1,9}%?")
 _MIN_HEARTBEAT: Final = 0.1
 _MIN_MAX_EXPIRES: Final = 0.001
@@ -229,7 +228,7 @@ def _check_literal(config: ConsumerConfig, limits: ConsumerLimits) -> None:
 
 def _check_names(config: ConsumerConfig) -> None:
     for what, name in (("name", config.name), ("durable name", config.durable_name)):
-        if name and not _FORBIDDEN.isdisjoint(name):
+        if name and not FORBIDDEN.isdisjoint(name):
             raise refusal(10052, f"consumer {what} can not contain '.', '*', '>', '\\', '/'")
 
 

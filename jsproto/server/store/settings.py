@@ -42,7 +42,8 @@ MAX_METADATA: Final = 128 * 1024
 MAX_SUBJECTS: Final = 1_000
 """Subjects of one stream, because each is compared with all others. nats-server takes more."""
 
-_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
+FORBIDDEN: Final = frozenset(" \0\t\r\n\f\v.*>\\/")
+"""What no name of a stream or consumer has. nats-server takes VT, and has an error of its own for NUL."""
 _STREAM_LIMITS: Final = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 # What a mirror may not have, and the error, in the order in which servers look.
 _NOT_IN_MIRRORS: Final = (
@@ -204,7 +205,7 @@ def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
 
 def _check_texts(config: StreamConfig) -> None:
     name = config.name
-    if not name or not _FORBIDDEN.isdisjoint(name):
+    if not name or not FORBIDDEN.isdisjoint(name):
         raise refusal(10052, "stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         raise refusal(10052, f"stream name is too long, maximum allowed is {MAX_NAME}")
