@@ -12,7 +12,11 @@ from collections.abc import Callable, Sequence
 
 from fuzz.engine import CORPUS, LARGEST, Finding, attempt, mutations, seeds
 
-NAMES = ("client_bytes", "server_bytes", "header_block", "control_json")
+NAMES = (
+    "client_bytes", "server_bytes", "header_block", "control_json", "ack_subject", "batch_member", "stored_reply",
+    "api_body", "advisory", "position", "handshake", "server_requests", "fast_batch", "atomic_batch", "pull_consumer",
+    "ordered_consumer", "sourcing_consumer", "direct_read", "server_machines",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -517,7 +517,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "A peer that breaks the protocol becomes state and a typed error in every open ticket.",
-            FUZZ_CORPUS + "some_mutations_hold_too",
+            FUZZ_CORPUS + "a_short_search_finds_nothing",
             CLIENT_SESSION + "garbage_ends_the_session_but_what_came_before_counts",
             DRIVERS_FAULTS + "junk_in_the_middle",
         ),

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fuzz import __main__ as runner
 from fuzz import engine
 from fuzz.targets import TARGETS
+from jsproto.client.connection.session import Session
+from jsproto.rules.sequence_gaps import DeliverySequence
+from jsproto.ticket import Ticket
+from tests.effort import examples
 
 INPUTS = [(name, path.name) for name in TARGETS for path in sorted((engine.CORPUS / name).iterdir())]
+
+EDITS = st.tuples(st.integers(0, 255), st.integers(0, 9), st.sampled_from(engine.DICTIONARY) | st.binary(max_size=6))
 
 
 @pytest.mark.parametrize(("target", "file"), INPUTS)
@@ -25,10 +34,45 @@ def test_every_target_has_seeds_and_the_runner_knows_it() -> None:
     assert min(len(engine.seeds(name)) for name in TARGETS) >= 8
 
 
+@st.composite
+def inputs(draw: st.DrawFn, corpus: list[bytes]) -> bytes:
+    """Any bytes, or an input of the corpus with some parts replaced."""
+    if draw(st.booleans()):
+        return draw(st.binary(max_size=engine.LARGEST))
+    data = draw(st.sampled_from(corpus))
+    for start, length, word in draw(st.lists(EDITS, min_size=1, max_size=4)):
+        place = start % (len(data) + 1)
+        data = data[:place] + word + data[place + length :]
+    return data
+
+
 @pytest.mark.parametrize("target", TARGETS)
-def test_some_mutations_hold_too(target: str) -> None:
-    for data in islice(engine.mutations(engine.seeds(target), seed=1), 300):
+def test_a_short_search_finds_nothing(target: str) -> None:
+    @settings(max_examples=examples(1_000), deadline=None)
+    @given(inputs(engine.seeds(target)))
+    def search(data: bytes) -> None:
         TARGETS[target](data)
+
+    search()
+
+
+def test_the_corpus_finds_a_reader_that_counts_no_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeliverySequence, "_compare", lambda self, next_one: None)
+    found = [engine.attempt(TARGETS["ordered_consumer"], data) for data in engine.seeds("ordered_consumer")]
+    assert any(finding is not None and "was handed out after" in str(finding) for finding in found)
+
+
+@pytest.mark.parametrize("target", ["atomic_batch", "direct_read", "fast_batch", "pull_consumer"])
+def test_the_corpus_finds_a_ticket_that_is_handed_out_twice(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    completed = Session.completed
+
+    def twice(session: Session, ticket: Ticket[Any]) -> None:
+        completed(session, ticket)
+        completed(session, ticket)
+
+    monkeypatch.setattr(Session, "completed", twice)
+    found = (engine.attempt(TARGETS[target], data) for data in engine.seeds(target))
+    assert any(finding is not None and "handed out twice" in str(finding) for finding in found)
 
 
 def test_the_same_seed_gives_the_same_inputs() -> None:
