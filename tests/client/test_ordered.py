@@ -749,32 +749,5 @@ def test_a_burst_of_what_comes_again_is_looked_at_one_by_one() -> None:
     config = ConsumerConfig(filter_subject="s.a", deliver_policy="last_per_subject")
     reading = Reading(config, answer=False)
     reading.created(pending=3)
-    deliver, name = reading.config["deliver_subject"], reading.config["name"]
-    texts = [
-        encode_msg(b"s.a", reading.h.sid(deliver), ack_subject(name, n, pending=3 - n), None, b"%d" % n)
-        for n in range(1, 4)
-    ]
-    reading.h.feed(b"".join(texts))
-    assert reading.take() == [1, 2, 3]
-
-
-def test_many_messages_at_once_beyond_the_buffer() -> None:
-    reading = Reading(pending_msgs_limit=3)
-    config = reading.config
-    sid = reading.h.sid(config["deliver_subject"])
-
-    def many(first: int, last: int) -> bytes:
-        name = config["name"]
-        return b"".join(encode_msg(b"s.a", sid, ack_subject(name, seq, seq), None, b"x") for seq in range(first, last))
-
-    reading.h.feed(many(1, 31))
-    assert len(reading.ordered.pop_many(10, reading.h.now)) == 3
-    assert reading.recreated() == ["the buffer was full"]
-
-
-def test_many_messages_at_once_that_show_the_last_of_each_subject() -> None:
-    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="last_per_subject"))
-    sid, name = reading.h.sid(reading.config["deliver_subject"]), reading.config["name"]
-    replies = [ack_subject(name, seq, seq, pending=31 - seq) for seq in range(1, 31)]
-    reading.h.feed(b"".join(encode_msg(b"s.a", sid, reply, None, b"%d" % seq) for seq, reply in enumerate(replies, 1)))
-    assert reading.take() == [*range(1, 31)]
+    raws = [(b"s.a", ack_subject("o_1", n, pending=3 - n), None, b"%d" % n) for n in (1, 2, 3)]
+    assert reading.ordered.receive_many(raws, 3, reading.h.now) == 0

@@ -893,6 +893,8 @@ def test_a_schedule_that_stalls_the_consumer_ends_it() -> None:
     for attempt in (1, 2):
         for number in (1, 2):
             s.beat(5, f"$JS.FC.S.C.{attempt}{number}")
+            if number == 1:  # the empty answer has opened the window of bytes, and nothing comes
+                s.beat(5)
         if attempt == 1:  # it may be gone by now
             assert s.machine.error is None
             s.claim(OWN, max_ack_pending=5)
