@@ -7,13 +7,13 @@ subscribed to its subject, as a server would. Time is ``harness.now`` and moves 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jsproto.client.connection.options import ConnectKeywords, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
-from jsproto.events import Event
+from jsproto.events import ConversationFailed, Event
 from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
 from jsproto.wire.decoder import Decoder
@@ -25,6 +25,13 @@ INFO: dict[str, Any] = {
     "server_id": "ID", "server_name": "fake", "version": "2.15.1", "proto": 1, "headers": True, "max_payload": 1048576,
     "jetstream": True, "api_lvl": 5,
 }  # fmt: skip
+
+
+def check_no_fault(events: Iterable[Event]) -> None:
+    """Raise what a conversation has raised: the session keeps it from the others, and tells of it."""
+    for event in events:
+        if isinstance(event, ConversationFailed):
+            raise event.error.__cause__ or event.error
 
 
 class Harness:
@@ -86,7 +93,9 @@ class Harness:
             assert ticket.done
             ticket.wake()
             self.completed.append(ticket)
-        self.all_events += self.session.events()
+        events = self.session.events()
+        check_no_fault(events)
+        self.all_events += events
 
     def begin_burst(self) -> None:
         """A write leaves. What is written at this moment waits for company."""

@@ -22,7 +22,7 @@ from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PONG, encode_err, encode_info, encode_msg
 from jsproto.wire.frames import Pub, Sub
 from tests.client.pushing import ack_subject, heartbeat
-from tests.harness import INFO, Harness
+from tests.harness import INFO, Harness, check_no_fault
 
 Input: TypeAlias = Callable[["World"], None]
 
@@ -70,7 +70,7 @@ class World(Harness):
         """As a driver does, unless the network takes no bytes."""
         if self.is_stuck:
             self.session.take_completed()
-            self.session.events()
+            check_no_fault(self.session.events())
         else:
             super().drain()
 

@@ -502,8 +502,10 @@ def not_beyond(source: SourcingConsumer[JSMsg]) -> None:
     assert source.position <= source.received
 
 
-RUNNING: Final = ("consumer found", "consumer reset")
-HELD: Final = (*RUNNING, "delivery 1 of C", "heartbeat 7", "made anew")
+CLAIMED: Final = ("consumer found", "stream 1 (newest)")
+RUNNING: Final = (*CLAIMED, "consumer reset")
+AGAIN: Final = (*RUNNING, "delivery 1 of C", "heartbeat 7", *CLAIMED)
+HELD: Final = (*AGAIN, "made anew")
 SOURCE: Final = Machine(
     "sourcing consumer",
     make_source,
@@ -519,7 +521,8 @@ SOURCE: Final = Machine(
     {
         "CLAIMING": ("ready",),
         "CLAIMING: elsewhere": ("consumer elsewhere",),
-        "RESETTING": ("consumer found",),
+        "RESETTING": CLAIMED,
+        "PROVING": (*AGAIN, "consumer reset"),
         "RUNNING": RUNNING,
         "RUNNING: asked": (*RUNNING, "delivery 1 of C", "delivery 2 of C", "flow control", "take one"),
         "HOLDING": HELD,

@@ -186,7 +186,7 @@ class Connection(facade.Connection):
                 return  # it lives
             self._link.hang_up(abruptly=self._must_abort)
         if session.connect_to is not None and (self._dialling is None or self._dialling.done()):
-            self._dialling = asyncio.Task(self._dial_all(), loop=self._loop)  # not eager: it would dial in this call
+            self._dialling = self._loop.create_task(self._dial_all())
 
     def _is_due(self, now: float) -> bool:
         session, wakes_at = self._session, self._timer.when
@@ -223,6 +223,7 @@ class Connection(facade.Connection):
     async def _dial_all(self) -> None:
         """Dial one address after the other, as long as the session has one to dial."""
         session = self._session
+        await asyncio.sleep(0)  # an eager task would dial in the call that has started it
         try:
             while (address := session.connect_to) is not None:
                 if self._link is not None:
