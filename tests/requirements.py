@@ -296,6 +296,9 @@ SHOWN: Final[dict[int, Requirement]] = {
         "error codes, both dialects",
         FAST_SUBJECT + "a_problem_is_the_servers_error_code",
         "server/test_context.py::test_the_draft_numbers_errors_differently",
+        "grammar/test_acks.py::test_an_error_of_the_draft_is_the_released_one",
+        "grammar/test_acks.py::test_the_same_numbers_with_other_words_are_other_errors",
+        "pair/test_pair.py::test_the_ends_of_a_batch_have_one_class_in_both_dialects",
     ),
     84: row(
         "10211: too many batches",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.acks import (
+    DRAFT_ERRORS,
     FlowAck,
     FlowError,
     FlowGap,
@@ -390,3 +391,23 @@ def test_whatever_arrives_is_an_answer_or_is_refused(payload: bytes) -> None:
             assert min(answer.first_missing, answer.seq) >= 1
         if isinstance(answer, FlowError):
             assert answer.seq >= 1
+
+
+@pytest.mark.parametrize(("released", "draft"), DRAFT_ERRORS.items())
+def test_an_error_of_the_draft_is_the_released_one(released: int, draft: tuple[int, str]) -> None:
+    number, words = draft
+    kind = type(APIError.from_fields(400, released, ""))
+    error = {"code": 400, "err_code": number, "description": words}
+    for shape in ({"error": error, "stream": "S", "seq": 0}, {"type": "err", "seq": 1, "error": error}):
+        found = parse_flow(json.dumps(shape).encode())
+        refused = found.error if isinstance(found, FlowError) else found
+        assert isinstance(refused, kind)
+        assert (refused.err_code, refused.description) == (released, words)
+
+
+@pytest.mark.parametrize("number", [10203, 10205, 10206])
+def test_the_same_numbers_with_other_words_are_other_errors(number: int) -> None:
+    error = {"code": 400, "err_code": number, "description": "message schedules source is invalid"}
+    found = parse_flow(json.dumps({"error": error, "stream": "S", "seq": 0}).encode())
+    assert isinstance(found, APIError)
+    assert found.err_code == number

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from jsproto.api_errors import BatchPublishDisabledError
 from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.errors import (
     APIError,
     BatchLostError,
+    BatchUnknownError,
     ConnectionLostError,
     Error,
     JetStreamNotAvailableError,
@@ -112,6 +114,29 @@ def test_a_full_stream_ends_no_batch_that_may_lose(others: int, dialect: Any) ->
     refused = [event.sequence for event in pair.events if isinstance(event, MessageRefused)]
     assert refused == [*range(6 - others, 501)]
     assert stored(pair)[others:] == [b"%d" % number for number in range(5 - others)]
+
+
+@pytest.mark.parametrize("dialect", ["released", "draft"])
+@pytest.mark.parametrize("gap", ["ok", "fail"])
+def test_the_ends_of_a_batch_have_one_class_in_both_dialects(dialect: Any, gap: Any) -> None:
+    server = Server(token=b"t", dialect=dialect)
+    server.add_stream(config({"allow_batched": False}), 0.0)
+    pair = Pair(server=server)
+    pair.connect()
+    fast = pair.js.fast_publisher(gap=gap)
+    fast.publish("s.a", b"x", now=pair.now)
+    with pytest.raises(BatchPublishDisabledError):
+        pair.run_until(fast.ready())
+    pair.run_until(pair.js.delete_stream("S", now=pair.now))
+    server.add_stream(config(), pair.now)
+    forgotten = pair.js.fast_publisher(gap=gap)
+    forgotten.publish("s.a", b"x", now=pair.now)
+    pair.run_until(forgotten.ready())
+    pair.run_until(pair.js.delete_stream("S", now=pair.now))
+    server.add_stream(config(), pair.now)
+    forgotten.publish("s.a", b"y", now=pair.now)
+    with pytest.raises(BatchUnknownError):
+        pair.run_until(forgotten.commit(pair.now))
 
 
 def test_refusals_that_a_lost_link_takes_with_it_end_no_batch() -> None:

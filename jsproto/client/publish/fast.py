@@ -80,8 +80,8 @@ ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a lea
 PINGS_PER_TIMEOUT: Final = 10
 COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the commit was refused or is a duplicate
 # Answers that end a batch whatever message they answer. Any other error refuses one message (FACTS.md F2.13).
-# BatchPublish*Error, APIRequiredApiLevelError (10185), and two codes of the draft (10203, 10204).
-ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, 10208, 10211, 10185})
+# BatchPublish*Error, and APIRequiredApiLevelError (10185).
+ENDING_CODES: Final = frozenset({10205, 10206, 10207, 10208, 10211, 10185})
 
 
 class FastPublisher(Batch):

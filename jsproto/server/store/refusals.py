@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from jsproto.errors import APIError
+from jsproto.grammar.acks import DRAFT_ERRORS
 
 _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10002: (400, "resource limits exceeded for account"),
@@ -162,12 +163,6 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10225: (400, "consumer's stream identity does not match: {}"),
     10227: (400, "message stream source header is not allowed"),
 }
-_DRAFT: Final[dict[int, tuple[int, str]]] = {
-    10205: (10203, "Batch publish not enabled on stream"),
-    10206: (10204, "Batch publish invalid pattern used"),
-    10207: (10205, "Batch publish ID is invalid (exceeds 64 characters)"),
-    10208: (10206, "Batch publish ID is unknown"),
-}
 
 
 def refusal(err_code: int, filling: str | int = "") -> APIError:
@@ -178,7 +173,7 @@ def refusal(err_code: int, filling: str | int = "") -> APIError:
 
 def draft_of(error: APIError) -> APIError:
     """``error`` with the number and the words of ADR-50's draft. Most errors are the same there."""
-    if error.err_code not in _DRAFT:
+    if error.err_code not in DRAFT_ERRORS:
         return error
-    err_code, description = _DRAFT[error.err_code]
+    err_code, description = DRAFT_ERRORS[error.err_code]
     return APIError.from_fields(error.code, err_code, description)
