@@ -13,7 +13,7 @@ import pytest
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.grammar.consumer import ConsumerReset
 from jsproto_io.cli.commands.consumers import reset_json, reset_text
-from jsproto_io.sync import JetStream
+from jsproto_io.sync import JetStream, connect
 from tests.cli.calling import Place
 from tests.drivers.test_facade import unique
 
@@ -239,3 +239,23 @@ def test_a_reset_in_words_and_as_json(pending: int, identity: str | None, text: 
     assert reset_json(reset) == {
         "stream": "S", "consumer": "C\x1b", "reset_seq": 1_200, "pending": pending, "stream_identity": identity,
     }  # fmt: skip
+
+
+# -- what a server cannot show -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("entries", [0, 1])
+def test_a_stream_that_the_server_cannot_show_is_named(place: Place, name: str, entries: int, as_json: bool) -> None:
+    """Its list says that a stream without a leader is missing, and that another one needs a newer server."""
+    with connect(place.url) as nc:
+        found = json.loads(nc.request("$JS.API.STREAM.LIST", json.dumps({"subject": f"{name}.0"}).encode()).data)
+        found |= {"streams": found["streams"][:entries], "missing": ["LOST"], "offline": {"NEWER": "needs level 9"}}
+        found["total"] = entries + 2
+        nc.subscribe("$JS.half.API.STREAM.LIST", cb=lambda asked: asked.respond(json.dumps(found).encode()))
+        nc.flush()
+        done = place.call("stream", "ls", "--js-domain", "half", *(["--json"] if as_json else []))
+    assert done.code == 0
+    assert (name in done.out) is bool(entries)
+    assert "no streams" not in done.out
+    assert done.err == "jsproto: the server could not show: LOST, NEWER\n"

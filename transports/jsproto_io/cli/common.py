@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from jsproto_io.contexts import Settings
-    from jsproto_io.sync import Connection, JetStream
+    from jsproto_io.sync import Connection, InfoLister, JetStream
 
 Command: TypeAlias = Callable[..., None]
 
@@ -139,11 +139,13 @@ class Common:
         self,
         screen: Screen,
         names: Callable[[], Iterable[str]],
-        infos: Iterable[Described],
+        infos: InfoLister[Described],
         table: Callable[[list[Described], int], Table],
         none: str,
     ) -> None:
         """Print all that a server has of one kind: names with ``quiet``, JSON lines, or a table.
+
+        Those that the server could not show are named in a note.
 
         Args:
             screen: where to print.
@@ -160,8 +162,10 @@ class Common:
                 screen.dump(info.to_json())
         elif found := list(infos):
             screen.out.print(table(found, screen.out.width))
-        else:
+        elif not infos.missing:
             screen.say(none)
+        if infos.missing:
+            screen.note(f"the server could not show: {', '.join(infos.missing)}")
 
 
 def adding(options: Callable[..., None], kind: type[Any], name: str) -> Callable[[Command], Command]:
