@@ -134,6 +134,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             LOOP + "what_is_below_the_loop_is_refused_too",
         ),
         promise(
+            "A failure raises `SimulationFailedError`, an `AssertionError` with the `report`.",
+            SEARCH + "what_a_search_finds_is_raised_with_its_report",
+            SEARCH + "a_failure_is_raised_with_each_kind_of_clients",
+            SEARCH + "what_passes_is_returned",
+        ),
+        promise(
             "A program that is not deterministic is reported as that: each failure is run three times.",
             SEARCH + "a_program_that_is_not_deterministic_is_an_error",
         ),

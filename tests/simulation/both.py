@@ -8,9 +8,14 @@ from typing import Any, Final
 
 from jsproto.errors import ConnectionClosedError, NoServersError
 from jsproto.testing import Fault, NetworkConditions
-from jsproto_io.testing.simulation import Report
+from jsproto_io.testing.simulation import Report, search, simulate
 
 URL: Final = "nats://somewhere"
+
+report_of = partial(simulate, must_pass=False)
+"""Simulates a program, and gives the report of a failure, too."""
+first_failing = partial(search, must_pass=False)
+"""Gives the first report that fails, or None."""
 
 Connect = Callable[..., Any]
 Run = Callable[..., Report]

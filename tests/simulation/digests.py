@@ -20,6 +20,7 @@ from jsproto_io.testing.simulation import simulate
 from jsproto_io.testing.simulation.search import plan
 from tests.effort import examples
 from tests.simulation import scenes, shop_blocking
+from tests.simulation.both import report_of
 
 
 async def orders() -> list[object]:
@@ -76,7 +77,7 @@ def digest(clients: Any) -> str:
         found.update(repr(simulate(order, clients=clients, seed=seed, faults=[]).result).encode())
     faults = plan(program, clients=clients, hosts=options.get("hosts"))
     for seed in range(examples(10)):
-        report = simulate(program, clients=clients, seed=seed, faults=faults, **options)
+        report = report_of(program, clients=clients, seed=seed, faults=faults, **options)
         found.update(f"{report.digest} {report.error!r} {report.now!r} {report.turns}".encode())
         found.update("\n".join(map(str, report.log)).encode())
     return found.hexdigest()

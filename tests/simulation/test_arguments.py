@@ -10,6 +10,7 @@ import trio
 
 from jsproto.errors import LocalProtocolError
 from jsproto_io.testing.simulation import search, simulate
+from tests.simulation.both import report_of
 
 
 async def main() -> str:
@@ -63,7 +64,7 @@ def test_a_program_of_another_kind() -> None:
         ("trio", main, "main is a program for asyncio: say clients='asyncio'"),
         ("blocking", main, "main is asynchronous: say clients='asyncio' or 'trio'"),
     ]:
-        error = simulate(program, clients=clients, faults=()).error  # type: ignore[arg-type]
+        error = report_of(program, clients=clients, faults=()).error  # type: ignore[arg-type]
         assert isinstance(error, LocalProtocolError)
         assert str(error) == complaint
 
@@ -73,5 +74,5 @@ def test_other_errors_are_the_programs() -> None:
         await trio.sleep(1)
         raise RuntimeError("mine")
 
-    error = simulate(fails, clients="trio", faults=()).error
+    error = report_of(fails, clients="trio", faults=()).error
     assert (type(error), str(error)) == (RuntimeError, "mine")

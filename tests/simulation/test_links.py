@@ -17,6 +17,7 @@ from jsproto.events import Connected, Disconnected, Event, LameDuckMode
 from jsproto.testing import Fault, NetworkConditions
 from jsproto_io.testing.simulation import Report, current, simulate
 from tests.effort import first
+from tests.simulation.both import report_of
 
 CALM = NetworkConditions()
 SERVERS = "nats://one,nats://two"
@@ -86,7 +87,7 @@ def test_connect_waits_until_the_server_is_there(clients: str) -> None:
 
 @pytest.mark.parametrize("clients", WAITS)
 def test_connect_waits_no_longer_than_it_may(clients: Any) -> None:
-    report = simulate(
+    report = report_of(
         calling(WAITS[clients], clients, first_connect_timeout=30),
         clients=clients,
         conditions=CALM,

@@ -26,7 +26,7 @@ from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, simulate
 from jsproto_io.testing.simulation.engine import TURN
 from jsproto_io.testing.simulation.sandbox import COLLECT_EVERY
-from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks
+from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks, report_of
 
 URL = "nats://somewhere"
 HERE = NetworkConditions()
@@ -35,7 +35,7 @@ HERE = NetworkConditions()
 def calm(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
     """The result of a simulation without faults."""
     quiet: dict[str, Any] = {"faults": (), "conditions": HERE}
-    report = simulate(main, **(quiet | options))
+    report = report_of(main, **(quiet | options))
     if report.error is not None:
         raise report.error
     return report.result
@@ -44,7 +44,7 @@ def calm(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
 def failed(main: Callable[[], Awaitable[Any]], **options: Any) -> BaseException:
     """The error of a simulation without faults."""
     quiet: dict[str, Any] = {"faults": (), "conditions": HERE}
-    report = simulate(main, **(quiet | options))
+    report = report_of(main, **(quiet | options))
     assert report.error is not None
     return report.error
 
@@ -238,7 +238,7 @@ def test_the_time_of_day_is_the_servers() -> None:
             await js.publish("s", b"")
             return time.time(), time.time_ns() / 1e9
 
-    report = simulate(main, faults=(), conditions=HERE)
+    report = report_of(main, faults=(), conditions=HERE)
     stored = report.server.stream("S").get(1)
     assert stored is not None
     assert report.result == (pytest.approx(stored.timestamp / 1e9, abs=0.01),) * 2
@@ -248,7 +248,7 @@ def test_an_error_of_the_program_is_the_reports() -> None:
     async def main() -> None:
         raise LookupError("here")
 
-    report = simulate(main, faults=())
+    report = report_of(main, faults=())
     assert repr(report.error) == "LookupError('here')"
     assert "fails: LookupError: here" in str(report)
     assert "without any fault" in str(report)
@@ -301,7 +301,7 @@ def test_a_host_that_is_killed_warns_of_nothing(at: float, turns: int, recwarn: 
         await Service().run()
 
     warnings.simplefilter("always")
-    report = simulate(main, faults=[Fault("kill", at, 1.0, host="one")], hosts={"one": service})
+    report = report_of(main, faults=[Fault("kill", at, 1.0, host="one")], hosts={"one": service})
     assert report.error is None
     del report
     gc.collect()
@@ -341,7 +341,7 @@ def test_a_host_that_is_killed_does_nothing_more() -> None:
         await asyncio.sleep(10)
         return list(seen)
 
-    report = simulate(main, faults=[Fault("kill", 2.5, 3.0, host="worker")], hosts={"worker": worker}, conditions=HERE)
+    report = report_of(main, faults=[Fault("kill", 2.5, 3.0, host="worker")], hosts={"worker": worker}, conditions=HERE)
     assert report.result == [0, 1, 2, 0, 1, 2, 3, 4]
     assert report.error is None
     dialed = [str(entry) for entry in report.log if "is dialed by worker" in entry.what]
@@ -360,7 +360,7 @@ def test_a_host_that_fails_is_started_again_and_one_that_returns_is_not() -> Non
     async def main() -> None:
         await asyncio.sleep(10)
 
-    report = simulate(main, faults=[Fault("kill", 1.0, host="nobody")], hosts={"worker": worker}, conditions=HERE)
+    report = report_of(main, faults=[Fault("kill", 1.0, host="nobody")], hosts={"worker": worker}, conditions=HERE)
     assert [round(start) for start in starts] == [0, 1, 2]
     assert [(name, type(error)) for name, error in report.failures] == [("worker", LookupError)] * 2
 
@@ -386,7 +386,7 @@ def test_after_healing_everything_succeeds() -> None:
         return current().world.now
 
     faults = [Fault("pause", 0.0, 50.0), Fault("cut_after", byte=10, direction="up")]
-    report = simulate(main, faults=faults, conditions=HERE)
+    report = report_of(main, faults=faults, conditions=HERE)
     assert report.error is None
     assert report.result == pytest.approx(50, abs=1)
 
@@ -403,7 +403,7 @@ def test_a_check_sees_the_server_after_the_end() -> None:
         assert list(report.server.api.streams) == ["S"], "no stream"
         raise AssertionError("and the check can fail")
 
-    report = simulate(main, faults=(), check=check)
+    report = report_of(main, faults=(), check=check)
     assert str(report.error) == "and the check can fail"
     assert report.replay in str(report)
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 import pytest
 
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.testing import Fault, NetworkConditions
 from jsproto_io import DurabilityWarning
 from jsproto_io.asyncio import connect
-from jsproto_io.testing.simulation import NotDeterministicError, Report, search, simulate
+from jsproto_io.testing.simulation import NotDeterministicError, Report, SimulationFailedError, search, simulate
+from jsproto_io.testing.simulation.engine import Clients
 from jsproto_io.testing.simulation.search import plan
 from tests.simulation import scenes
+from tests.simulation.both import first_failing, report_of
 
 URL = "nats://somewhere"
 
@@ -22,16 +25,16 @@ URL = "nats://somewhere"
 @pytest.mark.slow
 def test_a_worker_that_acknowledges_first_is_caught_and_the_right_one_passes() -> None:
     """Within 500 seeds, shrunk to one fault, replayed. The control has the same seeds, and makes progress too."""
-    found = search(scenes.main, seeds=range(500), hosts=scenes.wrong, check=scenes.check)
+    found = first_failing(scenes.main, seeds=range(500), hosts=scenes.wrong, check=scenes.check)
     assert found is not None
     assert "were acknowledged, and have no bill" in str(found.error)
     assert len(found.faults) == 1
-    again = simulate(
+    again = report_of(
         scenes.main, seed=found.seed, faults=found.faults, conditions=found.conditions, hosts=scenes.wrong,
         check=scenes.check,
     )  # fmt: skip
     assert (again.digest, str(again.error)) == (found.digest, str(found.error))
-    assert search(scenes.main, seeds=range(500), hosts=scenes.right, check=scenes.check_progress) is None
+    search(scenes.main, seeds=range(500), hosts=scenes.right, check=scenes.check_progress)
 
 
 async def fragile() -> None:
@@ -44,7 +47,7 @@ async def fragile() -> None:
 
 def test_a_failure_is_shrunk_to_what_it_takes() -> None:
     reports: list[Report] = []
-    found = search(fragile, seeds=range(50), on_report=reports.append)
+    found = first_failing(fragile, seeds=range(50), on_report=reports.append)
     assert found is not None
     assert found is not reports[-1]
     assert [report.error for report in reports[:-1]] == [None] * (len(reports) - 1)
@@ -60,7 +63,7 @@ def test_durations_become_shorter() -> None:
             await nc.flush()
 
     faults = [Fault("pause", 0.9, 32.0), Fault("partition", 40.0, 1.0), Fault("cut", 80.0)]
-    found = search(main, seeds=[1], faults=faults)
+    found = first_failing(main, seeds=[1], faults=faults)
     assert found is not None
     (fault,) = found.faults
     assert (fault.kind, fault.lasts) == ("pause", 4.0)
@@ -129,9 +132,71 @@ def test_errors_are_the_same_but_for_numbers() -> None:
             await nc.flush()
         raise LookupError(f"at {asyncio.get_running_loop().time()} s")
 
-    found = search(main, seeds=[1], faults=[Fault("cut", 1.0), Fault("pause", 2.0, 1.0)])
+    found = first_failing(main, seeds=[1], faults=[Fault("cut", 1.0), Fault("pause", 2.0, 1.0)])
     assert found is not None
     assert found.faults == ()
+
+
+async def stores_twice() -> None:
+    """A lost answer makes it store a message once more."""
+    async with connect(URL) as nc:
+        js = nc.jetstream()
+        await js.create_stream("S", subjects=["s"])
+        await asyncio.sleep(1)
+        while True:
+            try:
+                await js.publish("s")
+                return
+            except Error:
+                await asyncio.sleep(0.1)
+
+
+def cut_later(seed: int) -> list[Fault]:
+    return [Fault("cut", 1 + seed / 1000), Fault("pause", 50.0, 1.0)]
+
+
+def check_once(report: Report) -> None:
+    """Where it fails, pytest adds lines with the addresses of objects, which differ from run to run."""
+    assert len(list(report.server.stream("S"))) == 1, "stored twice"
+
+
+def test_what_a_search_finds_is_raised_with_its_report() -> None:
+    with pytest.raises(SimulationFailedError, match="stored twice") as caught:
+        search(stores_twice, check=check_once, faults=cut_later)
+    found = caught.value.report
+    assert str(caught.value) == str(found)
+    assert caught.value.__cause__ is found.error
+    assert [fault.kind for fault in found.faults] == ["cut"]  # it is shrunk
+    with pytest.raises(AssertionError, match="stored twice"):
+        simulate(stores_twice, check=check_once, seed=found.seed, faults=found.faults, conditions=found.conditions)
+    returned = search(stores_twice, check=check_once, faults=cut_later, must_pass=False)
+    assert returned is not None
+    assert (str(returned.error)[:12], returned.digest) == ("stored twice", found.digest)
+
+
+def test_what_passes_is_returned() -> None:
+    assert search(stores_twice, check=check_once, seeds=[1], faults=()) is None
+    assert simulate(stores_twice, check=check_once, faults=()).error is None
+
+
+async def fails() -> None:
+    raise LookupError("here")
+
+
+def fails_blocking() -> None:
+    raise LookupError("here")
+
+
+@pytest.mark.parametrize("clients", get_args(Clients))
+def test_a_failure_is_raised_with_each_kind_of_clients(clients: Clients) -> None:
+    program = fails if clients in ("asyncio", "trio") else fails_blocking
+    for run in (simulate, partial(search, seeds=[0])):
+        with pytest.raises(SimulationFailedError, match="LookupError: here") as caught:
+            run(program, clients=clients, faults=())
+        assert isinstance(caught.value.report.error, LookupError)
+        report = run(program, clients=clients, faults=(), must_pass=False)
+        assert report is not None
+        assert repr(report.error) == "LookupError('here')"
 
 
 def test_random_faults_by_default() -> None:

@@ -13,14 +13,15 @@ from jsproto.errors import ConnectionLostError, Error, TimeoutError
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.dialer import ambient_dialer
 from jsproto_io.sync import Connection, connect
-from jsproto_io.testing.simulation import Report, current, search, simulate
+from jsproto_io.testing.simulation import Report, current
+from tests.simulation.both import first_failing, report_of
 
 URL = "nats://somewhere"
 NEAR = NetworkConditions(latency=0.001)
 
 
 def run(main: Callable[[], Any], *, faults: Any = (), **options: Any) -> Report:
-    return simulate(main, clients="threads", faults=faults, conditions=NEAR, **options)
+    return report_of(main, clients="threads", faults=faults, conditions=NEAR, **options)
 
 
 def until_stored(js: Any, subject: str) -> None:
@@ -138,7 +139,7 @@ def test_a_failure_is_not_shrunk() -> None:
             raise LookupError
 
     faults = [Fault("cut", 30.0)]
-    found = search(main, clients="threads", conditions=NEAR, faults=lambda seed: faults, seeds=range(3))
+    found = first_failing(main, clients="threads", conditions=NEAR, faults=lambda seed: faults, seeds=range(3))
     assert found is not None
     assert (found.seed, list(found.faults)) == (0, faults)
     assert isinstance(found.error, LookupError)

@@ -102,6 +102,7 @@ def _options() -> dict[str, Any]:
     options = {
         "main": getattr(module, attribute or "main"), "conditions": conditions, "until": until, "faults": faults,
         "clients": clients, "hosts": getattr(module, "hosts", None), "check": getattr(module, "check", None),
+        "must_pass": False,
     }  # fmt: skip
     return options if faults is not None else options | {"faults": plan(**options)}
 

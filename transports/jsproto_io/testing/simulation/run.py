@@ -104,6 +104,14 @@ class Report:
         return "\n".join(lines)
 
 
+class SimulationFailedError(AssertionError):
+    """A simulated program, or its ``check``, has failed. Attribute: ``report``. The text is that of the report."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
 class Simulation:
     """The simulation that runs, for a program that knows of it.
 
@@ -269,9 +277,10 @@ def simulate(
     check: Check | None = None,
     until: float = UNTIL,
     most_turns: int = MOST_TURNS,
+    must_pass: bool = True,
     **options: Unpack[RoleKeywords],
 ) -> Report:
-    """Run a program in simulated time. What it raises is in the report.
+    """Run a program in simulated time.
 
     Args:
         main: the program: a function without arguments. ``connect()`` to any URL reaches the server.
@@ -284,9 +293,11 @@ def simulate(
         check: called with the report after the end. What it raises is the report's error.
         until: seconds after which a program that has not ended is stuck.
         most_turns: turns of the loop after which it is stuck.
+        must_pass: False returns the report of a failure, too. Its ``error`` is what the program or ``check`` raised.
         options: of the server, see ``jsproto_io.testing.host.RoleKeywords``.
 
     Raises:
+        SimulationFailedError: the program or ``check`` has failed.
         LocalProtocolError: an argument has a value that it cannot have, such as an asynchronous ``check``.
         TypeError: the server has no option of a name.
     """
@@ -341,6 +352,17 @@ def simulate(
             check(report)
         except (Exception, SystemExit) as error:
             report.error = _as_failure(error)
+    return passed(report) if must_pass else report
+
+
+def passed(report: Report) -> Report:
+    """The report of a simulation that passes.
+
+    Raises:
+        SimulationFailedError: it does not.
+    """
+    if report.error is not None:
+        raise SimulationFailedError(report) from report.error
     return report
 
 

@@ -22,14 +22,14 @@ from jsproto.errors import Error, LocalProtocolError
 from jsproto.testing.faults import Fault, random_faults
 from jsproto.testing.network import NetworkConditions
 from jsproto_io.testing.simulation.engine import Program
-from jsproto_io.testing.simulation.run import Report, simulate
+from jsproto_io.testing.simulation.run import Report, passed, simulate
 
 SEEDS: Final = range(100)
 MORE_LINKS: Final = 2  # that are dialed because others broke
 LEAST_SECONDS: Final = 0.5
 BUSY: Final = 0.8  # the share of what arrives in a calm run, in whose time faults begin
 MOST_ATTEMPTS: Final = 200  # runs to shrink one failure
-_NUMBERS: Final = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
+_NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e-?\d+)?")
 
 
 class NotDeterministicError(Error):
@@ -62,7 +62,7 @@ def plan(main: Program, **options: Any) -> Plan:
     Raises:
         AssertionError: it fails without any fault, and the text says how.
     """
-    calm = simulate(main, **(options | {"faults": ()}))
+    calm = simulate(main, **(options | {"faults": (), "must_pass": False}))
     if calm.error is not None:
         raise AssertionError(f"the program fails without any fault.\n{calm}") from calm.error
     for host, failure in calm.failures:
@@ -85,17 +85,24 @@ def plan(main: Program, **options: Any) -> Plan:
 
 
 def search(
-    main: Program, *, seeds: Iterable[int] = SEEDS, on_report: Callable[[Report], object] | None = None, **options: Any
+    main: Program,
+    *,
+    seeds: Iterable[int] = SEEDS,
+    on_report: Callable[[Report], object] | None = None,
+    must_pass: bool = True,
+    **options: Any,
 ) -> Report | None:
-    """Simulate ``main`` with one seed after the other. Returns the first report that fails, shrunk. None: all pass.
+    """Simulate ``main`` with one seed after the other, up to the first that fails.
 
     Args:
         main: see ``simulate``.
         seeds: which ones.
         on_report: called with each report, before it is shrunk.
+        must_pass: False returns the first report that fails, shrunk, or None.
         options: of ``simulate``. With ``faults=None`` they fit the program: see ``plan``.
 
     Raises:
+        SimulationFailedError: a seed fails. It has the report, shrunk.
         LocalProtocolError: there is no seed, or as of ``simulate``.
         AssertionError: the program fails without any fault.
         NotDeterministicError: what was found does not repeat itself.
@@ -107,11 +114,12 @@ def search(
         options["faults"] = plan(main, **options)
     report = None
     for seed in seeds:
-        report = simulate(main, seed=seed, **options)
+        report = simulate(main, seed=seed, must_pass=False, **options)
         if on_report is not None:
             on_report(report)
         if report.error is not None:
-            return shrink(report, partial(simulate, main, seed=seed, **options))
+            shrunk = shrink(report, partial(simulate, main, seed=seed, must_pass=False, **options))
+            return passed(shrunk) if must_pass else shrunk
     if report is None:
         raise LocalProtocolError("there are no seeds to try")
     return None
@@ -165,12 +173,15 @@ def shrink(report: Report, again: Callable[..., Report]) -> Report:
 
 
 def same_error(one: Report, another: Report) -> bool:
-    """Whether both fail with the same type of error and, but for numbers, the same text."""
+    """Whether both fail with the same type of error and, but for numbers, the same first line.
+
+    The lines after it are pytest's, which show objects with their addresses.
+    """
     return _kind(one.error) == _kind(another.error)
 
 
 def _kind(error: BaseException | None) -> tuple[type | None, str]:
-    return (None, "") if error is None else (type(error), _NUMBERS.sub("#", str(error)))
+    return (None, "") if error is None else (type(error), _NUMBERS.sub("#", str(error).partition("\n")[0]))
 
 
 def _shorter(lasts: float) -> list[float]:
