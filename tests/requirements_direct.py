@@ -42,7 +42,7 @@ SHOWN: Final[dict[int, Requirement]] = {
     109: row("allow_direct", CONFIG + "a_rich_stream", SERVER + "nobody_answers_for_a_stream_that_does_not_allow_it"),
     110: row(
         "servers never set it themselves; the draft says they do",
-        SETTINGS + "reading_directly_is_never_forced_but_in_the_draft",
+        SETTINGS + "reading_directly_is_as_asked_and_in_the_draft_as_the_limit_says",
     ),
     111: row("mirror_direct", REPLICAS + "whether_a_mirror_is_read_directly_is_what_its_origin_says"),
     112: row(

@@ -20,7 +20,7 @@ OLD: Final = (2, 11, 11)
 def filled(**options: Any) -> Reader:
     """Stream S with six messages, one a second, the third of them deleted."""
     reader = Reader(**options)
-    stream = reader.make()
+    stream = reader.make(max_msgs_per_subject=9)
     for second, subject in enumerate(["s.a", "s.b", "s.c", "s.a", "s.d", "s.b"], 1):
         reader.now = float(second)
         reader.store(subject, b"%d" % second)

@@ -128,11 +128,11 @@ def test_an_asynchronous_stream_takes_fast_ingest() -> None:
 
 
 @pytest.mark.parametrize(("asked", "told"), [(None, False), (False, False), (True, True)])
-def test_reading_directly_is_never_forced_but_in_the_draft(asked: bool | None, told: bool) -> None:
+def test_reading_directly_is_as_asked_and_in_the_draft_as_the_limit_says(asked: bool | None, told: bool) -> None:
     for limit in (None, -1, 1):
         config = StreamConfig("S", max_msgs_per_subject=limit, allow_direct=asked)
         assert accept(config, CONTEXT).allow_direct is told
-        assert accept(config, ServerContext(b"token", dialect="draft")).allow_direct is (told or limit == 1)
+        assert accept(config, ServerContext(b"token", dialect="draft")).allow_direct is (limit == 1)
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("-tlscacert", "--tlscacert", metavar="FILE", help="the authority of the certificates of clients")
     add("--domain", metavar="NAME", help="the JetStream domain")
     add("--release", default=NEWEST, metavar="X.Y.Z", help="the release to answer as")
-    add("--dialect", choices=["released", "draft"], default="released", help="draft: the text of ADR-50 and ADR-31")
+    add("--dialect", choices=["released", "draft"], default="released", help="draft: the text of the specifications")
     add("--ack-version", type=int, choices=[1, 2], default=1, help="of the subjects on which messages are acknowledged")
     add("--max-payload", type=int, default=DEFAULT_MAX_PAYLOAD, metavar="BYTES", help="of a message")
     add("--max-pending", type=int, default=MAX_PENDING, metavar="BYTES", help="that a client may leave unread")

@@ -388,6 +388,8 @@ class ConsumerApi(Conversation):
         """Set a consumer back: to its ack floor, or to the sequence in the request."""
         consumer = self.find(*names)
         seq = decoded(message.payload, _RESET, is_strict=False).get("seq", 0) if message.payload else 0
+        if message.payload and not seq and self._context.dialect == "draft":
+            raise refusal(10204, "sequence is zero")  # released servers take it for an empty payload (FACTS.md F4.8)
         reset_seq = consumer.reset(seq or None, now)
         return consumer.info(now).to_json() | {"reset_seq": reset_seq}
 

@@ -73,7 +73,7 @@ SUBJECTS_AT_ONCE: Final = 100_000
 
 _NOT_MODELLED: Final = "the jsproto server in memory has no snapshots"
 _HEARD_BY_OTHERS: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
-"""Requests that only a stream or a consumer takes."""
+"""Requests that only a stream or a consumer takes. In the draft a Direct Get of nobody is silence (FACTS.md F3.2)."""
 
 # What requests may have.
 _CONFIG: Final[dict[str, Reader]] = {
@@ -205,7 +205,8 @@ class JetStreamApi(Conversation):
     def hears(self, subject: bytes) -> bool:
         """Whether servers take a message to ``subject``, though nobody may answer it."""
         asked = without_prefix(subject.decode("utf-8", "surrogateescape"), self._prefixes)
-        return bool(asked) and not asked.startswith(_HEARD_BY_OTHERS)
+        is_silent = self._context.dialect == "draft" and asked.startswith("DIRECT.GET")
+        return bool(asked) and (is_silent or not asked.startswith(_HEARD_BY_OTHERS))
 
     def taker(self, subject: str) -> StreamInlet | None:
         """The stream that takes messages to ``subject``: no two have it."""
@@ -259,7 +260,8 @@ class JetStreamApi(Conversation):
         Raises:
             APIError: the stream does not exist, or servers refuse the configuration or the change.
         """
-        accepted = accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
+        old = self._config_of(config.name)
+        accepted = accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of, old=old)
         config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self._find(config.name)
         inlet.stream.check(config)
@@ -421,7 +423,8 @@ class JetStreamApi(Conversation):
 
     def _update(self, name: str, payload: bytes, now: float) -> Body:
         config, is_pedantic = self._config(payload)
-        accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
+        old = self._config_of(config.name)
+        accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of, old=old)
         if config.name != name:
             raise stream_differs()
         return self._describe(self.update(config, now, is_pedantic=is_pedantic), now)

@@ -6,7 +6,8 @@ Rules, those of nats-server:
 * ``metadata`` reports the API level that the configuration needs (FACTS.md F0.8).
 * A configuration that servers refuse is refused with their error.
 * Servers accept what ADR-15 calls misuse, so it is accepted here (FACTS.md F5.16).
-* The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s (FACTS.md F4.2).
+* The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s. In the draft both are asked for, and the
+  heartbeat may be any (FACTS.md F4.2).
 
 Not here: what sampling does, the other consumers of the stream (``api.consumers``).
 """
@@ -100,10 +101,14 @@ def accept(
     if is_pedantic:
         _check_literal(config, limits)
     most_pending = context.account_limits.max_ack_pending
-    accepted = replace(config, **_defaults(config, limits, most_pending, is_pedantic=is_pedantic))
+    is_draft = context.dialect == "draft"
+    defaults = _defaults(config, limits, most_pending)
+    if defaults["ack_policy"] == "flow_control" and not (is_pedantic or is_draft):
+        defaults |= {"flow_control": True, "idle_heartbeat": _FLOW_HEARTBEAT}
+    accepted = replace(config, **defaults)
     _check_names(config)
     _check_replicas(config, stream)
-    _check_acks(accepted)
+    _check_acks(accepted, None if is_draft else _FLOW_HEARTBEAT)
     _check_kind(accepted, config, stream)
     if 0 < most_pending < (accepted.max_ack_pending or 0):
         raise refusal(10121, most_pending)
@@ -156,9 +161,7 @@ def _check_limits(config: ConsumerConfig, limits: ConsumerLimits) -> None:
         raise refusal(10153, format_duration(nanoseconds(longest)))
 
 
-def _defaults(
-    config: ConsumerConfig, limits: ConsumerLimits, most_pending: int, *, is_pedantic: bool
-) -> dict[str, Any]:
+def _defaults(config: ConsumerConfig, limits: ConsumerLimits, most_pending: int) -> dict[str, Any]:
     """The fields in which the accepted configuration differs from the requested one.
 
     ``limits``: of the stream. ``most_pending``: the account's limit for ``max_ack_pending``, -1 for none.
@@ -193,8 +196,6 @@ def _defaults(
         changes["max_ack_pending"] = min(MAX_ACK_PENDING, most_pending if most_pending > 0 else MAX_ACK_PENDING)
     elif config.max_ack_pending:
         changes["max_ack_pending"] = max(-1, config.max_ack_pending)
-    if policy == "flow_control" and not is_pedantic:
-        changes |= {"flow_control": True, "idle_heartbeat": _FLOW_HEARTBEAT}
     return changes
 
 
@@ -242,7 +243,8 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise refusal(10134)
 
 
-def _check_acks(config: ConsumerConfig) -> None:
+def _check_acks(config: ConsumerConfig, heartbeat: float | None) -> None:
+    """``heartbeat``: that which the policy ``flow_control`` needs, None for any."""
     if any(pause < 0 for pause in config.backoff or ()):
         raise refusal(10184)
     if (config.ack_wait or 0) < 0:
@@ -252,7 +254,7 @@ def _check_acks(config: ConsumerConfig) -> None:
             raise refusal(10218)
         if not config.flow_control:
             raise refusal(10219)
-        if config.idle_heartbeat != _FLOW_HEARTBEAT:
+        if heartbeat is not None and config.idle_heartbeat != heartbeat:
             raise refusal(10052, "flow control ack policy heartbeat needs to be 1s")
         if (config.max_ack_pending or 0) <= 0:
             raise refusal(10220)

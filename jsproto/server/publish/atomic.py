@@ -139,7 +139,8 @@ class AtomicBatches(Conversation):
         try:
             self._check_length(headers)
         except APIError as error:
-            raise _Abandoned(error, "large") from None
+            reason: AbandonReason = "incomplete" if self._context.dialect == "draft" else "large"  # (FACTS.md F1.21)
+            raise _Abandoned(error, reason) from None
         if end_of_batch:
             last = batch[-1]
             batch[-1] = Publication(last.subject, appended(last.header, BATCH_COMMIT.encode(), b"1"), last.payload)

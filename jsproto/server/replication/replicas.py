@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jsproto.errors import LocalProtocolError
@@ -181,7 +181,11 @@ class ReplicaSet:
         for replica in self.replicas:
             replica.stream.config = config
         while len(self.replicas) < others:
-            self.replicas.append(Replica(self._stream, Stream(config, self._context, now), self._context, now))
+            copy = Stream(
+                replace(config, persist_mode=None), self._context, now
+            )  # replicas have none
+            copy.config = config
+            self.replicas.append(Replica(self._stream, copy, self._context, now))
         if config.mirror is None:
             self.follow(None, now)
         self._configure_sources(now)

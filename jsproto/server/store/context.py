@@ -97,7 +97,7 @@ class ServerContext:
 
     * ``token``: the only entropy.
     * ``domain``: the JetStream domain, or None.
-    * ``dialect``: ``released``, or ``draft`` for the text of ADR-50 and ADR-31.
+    * ``dialect``: ``released``, or ``draft`` for the text of the specifications.
     * ``release``: the release to answer as. Fast ingest follows it from 2.14, Direct Get and configurations from 2.11.
     * ``api_level``: 0 for that of the release (FACTS.md F0.1).
     * ``epoch``: the time of day, in nanoseconds since 1970, at which ``now`` was 0.

@@ -13,7 +13,7 @@ Rules, those of nats-server:
 * What the role would not do is refused, unless its server is ``lenient``.
 * Numbers and texts out of their range are refused.
 * ``compression`` and ``placement`` are accepted: one server in memory shows nothing of them.
-* Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
+* Only the draft of ADR-31 sets ``allow_direct``, by whether a stream has a limit per subject (FACTS.md F3.1).
 
 Not here: subjects that other streams take (``api.streams``), limits for all streams together.
 """
@@ -71,11 +71,12 @@ _UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_sub
 _SAID_WHEN_SET: Final = (
     "no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules", "discard_new_per_subject",
 )  # fmt: skip
-# The API level that a field needs once it is set.
+# The API level that a field needs once it is set. Another one in ADR-50 (FACTS.md F0.9).
 _LEVELS: Final = {
     "allow_msg_ttl": 1, "subject_delete_marker_ttl": 1, "allow_atomic": 2, "allow_msg_counter": 2,
     "allow_msg_schedules": 2, "persist_mode": 2, "allow_batched": 4,
 }  # fmt: skip
+_DRAFT_LEVELS: Final = _LEVELS | {"allow_batched": 3}
 
 
 def accept(
@@ -84,10 +85,12 @@ def accept(
     *,
     is_pedantic: bool = False,
     stream_of: Callable[[str], StreamConfig | None] = lambda name: None,
+    old: StreamConfig | None = None,
 ) -> StreamConfig:
     """The configuration of a new stream, with the defaults that servers report.
 
-    ``is_pedantic``: refuse what a server would replace (FACTS.md F8). ``stream_of`` finds another stream's.
+    ``is_pedantic``: refuse what a server would replace (FACTS.md F8). ``stream_of`` finds another stream's. ``old``:
+    that which an update changes.
 
     Raises:
         APIError: servers refuse ``config``, for the first reason in nats-server's order.
@@ -98,7 +101,7 @@ def accept(
     _check_counters(config)
     _check_discards(config)
     _check_markers(config, is_pedantic=is_pedantic)
-    _check_persistence(config)
+    _check_persistence(config, context, old)
     _check_copies(config)
     origin = stream_of(origin_of(config))
     if origin is not None:
@@ -125,14 +128,14 @@ def accept(
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
         changes["persist_mode"] = None
-    if context.dialect == "draft" and (config.max_msgs_per_subject or 0) > 0:
-        changes["allow_direct"] = True
+    if context.dialect == "draft":
+        changes["allow_direct"] = (config.max_msgs_per_subject or 0) > 0
     if not config.subjects:
         changes["subjects"] = None if _copies(config) else [config.name]
     if not config.duplicate_window and not (_copies(config) and context.release >= (2, 14, 0)) and not config.mirror:
         changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
     accepted = replace(config, **changes)
-    needed = max(level if getattr(accepted, name) else 0 for name, level in _LEVELS.items())
+    needed = max(level if getattr(accepted, name) else 0 for name, level in _levels(context).items())
     accepted.metadata = (config.metadata or {}) | {
         "_nats.level": str(context.api_level), "_nats.req.level": str(needed), "_nats.ver": context.version,
     }  # fmt: skip
@@ -145,7 +148,8 @@ def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> Stre
     Raises:
         APIError: servers refuse ``new``, or the change.
     """
-    changed = accept(accept(new, context), context)  # servers look twice: what the first look adds is checked as well
+    changed = accept(accept(new, context, old=old), context, old=old)
+    # servers look twice: what the first look adds is checked as well
 
     def ends(name: str) -> bool:
         return bool(getattr(old, name)) and not getattr(changed, name)
@@ -190,9 +194,13 @@ def origins_of(config: StreamConfig) -> list[tuple[str, str]]:
     return [(source["name"], source.get("filter_subject") or "") for source in sources] + mirrored
 
 
+def _levels(context: ServerContext) -> Mapping[str, int]:
+    return _DRAFT_LEVELS if context.dialect == "draft" else _LEVELS
+
+
 def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
     """``config`` without fields above the server's API level. Servers drop them before 2.12, and refuse them since."""
-    unknown = [name for name, level in _LEVELS.items() if level > context.api_level and getattr(config, name)]
+    unknown = [name for name, level in _levels(context).items() if level > context.api_level and getattr(config, name)]
     if unknown and not context.is_before_2_12:
         raise refusal(10025, f'json: unknown field "{unknown[0]}"')
     changes: dict[str, Any] = dict.fromkeys(unknown)
@@ -290,16 +298,18 @@ def _check_markers(config: StreamConfig, *, is_pedantic: bool) -> None:
             raise refusal(10052, why)
 
 
-def _check_persistence(config: StreamConfig) -> None:
+def _check_persistence(config: StreamConfig, context: ServerContext, old: StreamConfig | None) -> None:
     if config.persist_mode not in (None, "", "default", "async"):
         raise refusal(10025, f'can not unmarshal "\\"{config.persist_mode}\\""')
     if config.persist_mode == "async":
         if config.storage == "memory":
             raise refusal(10052, "async persist mode is only supported on file storage")
-        if (config.num_replicas or 1) > 1:
+        if (config.num_replicas or 1) > 1 and not (context.dialect == "draft" and old is not None):
             raise refusal(10052, "async persist mode is not supported on replicated streams")
         if config.allow_atomic:
             raise refusal(10052, "async persist mode is not supported with atomic batch publish")
+    elif context.dialect == "draft" and old is not None and (config.num_replicas or 1) > (old.num_replicas or 1):
+        raise refusal(10052, "only streams with async persist mode can be scaled up")  # ADR-56 (FACTS.md F6.4)
 
 
 def _check_copies(config: StreamConfig) -> None:

@@ -47,7 +47,7 @@ class RoleKeywords(TypedDict, total=False):
 
     Attributes:
         limits: of batches: how many, how large, and how many seconds silent.
-        dialect: ``released``, or ``draft`` for the text of ADR-50 and ADR-31.
+        dialect: ``released``, or ``draft`` for the text of the specifications.
         release: the release of nats-server to answer as, such as (2, 14, 0).
         domain: the JetStream domain.
         ack_version: 1 or 2, of the subjects on which messages are acknowledged.
