@@ -38,7 +38,7 @@ ALLOWED: Final = frozenset(
         "typing", "urllib.parse",
     }
 )  # fmt: skip
-ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}
+ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("UTC", "datetime", "timedelta")}
 
 # Those two are values that callers hand in: what asks a clock, or the machine's time zone, is not for the core.
 ASKS_A_CLOCK: Final = frozenset({"fromtimestamp", "now", "today", "utcfromtimestamp", "utcnow"})

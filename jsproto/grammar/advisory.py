@@ -28,7 +28,7 @@ from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.acks import Dialect
 from jsproto.grammar.bodies import escaped, loads, text, uint64
 from jsproto.grammar.subjects import check_name
-from jsproto.grammar.times import format_timestamp, parse_timestamp
+from jsproto.grammar.times import Moment, as_datetime, format_timestamp, parse_timestamp
 
 AbandonReason: TypeAlias = Literal["timeout", "incomplete", "unsupported", "large"]
 """Why servers abandon batches: 10 s of silence, a gap or an end that cannot be, an API level they do not have, or
@@ -54,6 +54,11 @@ class BatchAbandoned:
     id: str
     timestamp: int
     domain: str | None = None
+
+    @property
+    def time(self) -> Moment:
+        """The same moment as a datetime, in UTC and to the microsecond."""
+        return as_datetime(self.timestamp)
 
 
 def batch_abandoned_subject(stream: str) -> str:
@@ -120,6 +125,11 @@ class MessageGivenUp:
     note: str | None
     id: str
     timestamp: int
+
+    @property
+    def time(self) -> Moment:
+        """The same moment as a datetime, in UTC and to the microsecond."""
+        return as_datetime(self.timestamp)
 
 
 def given_up_subjects(stream: str, consumer: str | None = None) -> list[str]:

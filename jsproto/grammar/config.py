@@ -49,7 +49,7 @@ from jsproto.grammar.fields import (
     write_fields,
 )
 from jsproto.grammar.sources import StreamSourceInfo, check_source
-from jsproto.grammar.times import Duration, nanoseconds
+from jsproto.grammar.times import Duration, Instant, as_stamp, nanoseconds
 
 _Bytes: TypeAlias = bytes  # for the class that has a field of that name
 
@@ -116,11 +116,15 @@ class SourceConsumer(TypedDict, total=False):
 
 
 class StreamSource(TypedDict, total=False):
-    """The stream that a mirror or a source copies. ``opt_start_time`` is a time stamp in RFC 3339."""
+    """The stream that a mirror or a source copies.
+
+    ``opt_start_time`` reads as a time stamp in RFC 3339. Nanoseconds since the epoch may be given, or a datetime that
+    knows its zone.
+    """
 
     name: str
     opt_start_seq: int
-    opt_start_time: str
+    opt_start_time: str | Instant
     filter_subject: str
     subject_transforms: list[SubjectTransform]
     external: ExternalStream
@@ -182,9 +186,17 @@ _STREAM_CONFIG: Final[Mapping[str, Reader]] = {
     "allow_batched": as_flag,
     "metadata": map_of(as_text),
 }
+
+
+def _as_start(value: str | Instant, path: str) -> str:
+    return value if isinstance(value, str) else as_stamp(value, path)
+
+
 _WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(("max_age", "duplicate_window", "subject_delete_marker_ttl"), nanoseconds),
     "consumer_limits": record_of({"inactive_threshold": nanoseconds}),
+    "mirror": record_of({"opt_start_time": _as_start}),
+    "sources": list_of(record_of({"opt_start_time": _as_start})),
 }
 
 

@@ -40,7 +40,7 @@ from jsproto.grammar.fields import (
     word_of,
     write_fields,
 )
-from jsproto.grammar.times import Duration, format_timestamp, nanoseconds
+from jsproto.grammar.times import Duration, Instant, as_stamp, nanoseconds
 
 _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "durable_name": as_text,
@@ -81,20 +81,13 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
 }
 
 
-def _as_stamp(value: Any, path: str) -> str:
-    """A moment as callers give it. The writer for ``as_moment``."""
-    if type(value) is not int:
-        raise ValueError(f"{path} must be nanoseconds since the epoch, not {value!r:.100}")
-    return format_timestamp(value)
-
-
 _WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(
         ("ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", "priority_timeout"), nanoseconds
     ),
     "backoff": list_of(nanoseconds),
-    "opt_start_time": _as_stamp,
-    "pause_until": _as_stamp,
+    "opt_start_time": as_stamp,
+    "pause_until": as_stamp,
 }
 _UNLIMITED: Final = frozenset({"max_ack_pending", "max_deliver"})  # any negative number: no limit
 _OWN_METADATA: Final = "_nats."  # keys that servers add
@@ -124,7 +117,7 @@ class ConsumerOptions(TypedDict, total=False):
     description: str | None
     deliver_policy: DeliverPolicy | None
     opt_start_seq: int | None
-    opt_start_time: int | None
+    opt_start_time: Instant | None
     ack_policy: AckPolicy | None
     ack_wait: Duration | None
     max_deliver: int | None
@@ -150,7 +143,7 @@ class ConsumerOptions(TypedDict, total=False):
     direct: bool | None
     sourcing: bool | None
     metadata: Mapping[str, str] | None
-    pause_until: int | None
+    pause_until: Instant | None
     priority_groups: Sequence[str] | None
     priority_policy: PriorityPolicy | None
     priority_timeout: Duration | None
@@ -163,7 +156,8 @@ class ConsumerConfig:
     """The configuration of a consumer, every field of nats-server 2.15. None is unset, and the server's default.
 
     ``ack_policy`` is the exception: left out it would mean ``"none"`` to the server, so here it is ``"explicit"``.
-    ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch. ``sourcing`` lets a consumer of a work queue
+    ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch. A datetime that knows its zone may be given.
+    ``sourcing`` lets a consumer of a work queue
     overlap others: a message then goes only when all of them have it (FACTS.md F4.12).
 
     ``ack_wait``, ``backoff``, ``idle_heartbeat``, ``inactive_threshold``, ``max_expires`` and ``priority_timeout`` are

@@ -23,6 +23,7 @@ from jsproto._event import event
 from jsproto.errors import NotJSMessageError
 from jsproto.grammar.bodies import MAX_UINT64
 from jsproto.grammar.decimals import MAX_DIGITS
+from jsproto.grammar.times import Moment, as_datetime
 
 ACK_PREFIX: Final = b"$JS.ACK."
 """How they all start."""
@@ -59,6 +60,11 @@ class JSAck:
     sequence: Sequences
     timestamp: int
     num_pending: int
+
+    @property
+    def time(self) -> Moment:
+        """The same moment as a datetime, in UTC and to the microsecond."""
+        return as_datetime(self.timestamp)
 
 
 def parse_jsack(reply: bytes) -> JSAck:

@@ -17,7 +17,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig, DeliverPolicy, ReplayPolicy
 from jsproto.grammar.subjects import check_name, check_subject, overlaps
-from jsproto.grammar.times import Duration
+from jsproto.grammar.times import Duration, Instant
 
 _POLICY: Final = "ack_policy 'flow_control'"
 _HEARTBEAT: Final = 1.0  # seconds; servers set it, whatever was asked for (FACTS.md F4.2)
@@ -38,7 +38,7 @@ class SourcingOptions(TypedDict, total=False):
     description: str | None
     deliver_policy: DeliverPolicy | None
     opt_start_seq: int | None
-    opt_start_time: int | None
+    opt_start_time: Instant | None
     filter_subject: str | None
     filter_subjects: Sequence[str] | None
     replay_policy: ReplayPolicy | None
@@ -51,7 +51,7 @@ class SourcingOptions(TypedDict, total=False):
     mem_storage: bool | None
     sourcing: bool | None
     metadata: Mapping[str, str] | None
-    pause_until: int | None
+    pause_until: Instant | None
     extra: Mapping[str, Any]
 
 

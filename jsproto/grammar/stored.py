@@ -20,7 +20,7 @@ from jsproto.grammar.bodies import MAX_UINT64, decode_json
 from jsproto.grammar.consecutive import joined
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, NO_HEADERS, Headers, last_value
-from jsproto.grammar.times import parse_timestamp, parse_timestamps
+from jsproto.grammar.times import Moment, as_datetime, parse_timestamp, parse_timestamps
 
 _SERVER_BLOCK: Final = b"\r\nNats-Stream: "
 _STREAM: Final = b"\r\nNats-Stream:"
@@ -213,6 +213,11 @@ class StoredMsg:
         elif fields is not None:
             fields.yes = True  # type: ignore[union-attr]
         return stored_at(self._header)
+
+    @property
+    def time(self) -> Moment:
+        """The same moment as a datetime, in UTC and to the microsecond."""
+        return as_datetime(self.timestamp)
 
     def json(self) -> Any:
         """The payload as JSON.

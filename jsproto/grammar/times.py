@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
 
 Duration: TypeAlias = float | timedelta
 """A duration as callers give it: seconds (a float, an int, ``Seconds``), or a timedelta."""
+
+Moment: TypeAlias = datetime
+"""A moment as people read it: a datetime in UTC."""
 
 Instant: TypeAlias = "int | datetime"
 """A moment as callers give it: nanoseconds since the epoch, or a datetime that knows its zone."""
@@ -43,6 +46,7 @@ _DAY: Final = 86_400
 _INFINITE: Final = float("inf")
 _MOST_WHOLES: Final = 64
 _wholes: Final[dict[bytes | str, int]] = {}  # nanoseconds, by the text of a time stamp up to the point, if it was bytes
+_EPOCH_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL: Final = 719_163  # what date.toordinal() says of 1970-01-01
 _STAMP: Final = re.compile(
     rb"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]++))?"
@@ -127,6 +131,24 @@ def instant(moment: Instant) -> int:
     if not -MAX_DURATION <= exact <= MAX_DURATION:
         raise LocalProtocolError(f"a moment must be in the years 1678 to 2261, not {moment!r:.100}")
     return exact
+
+
+def as_datetime(stamp: int) -> Moment:
+    """The moment of so many nanoseconds since the epoch, in UTC. A datetime has microseconds: the rest is dropped.
+
+    RemoteProtocolError before the year 1, which a datetime does not have.
+    """
+    try:
+        return _EPOCH_MOMENT + timedelta(microseconds=stamp // 1_000)
+    except OverflowError:
+        raise RemoteProtocolError(f"a time that no datetime has: {stamp} ns from 1970") from None
+
+
+def as_stamp(moment: Instant, path: str) -> str:
+    """A moment that a caller gives, in RFC 3339. LocalProtocolError, or ValueError with ``path``, if it is none."""
+    if not isinstance(moment, datetime) and type(moment) is not int:
+        raise ValueError(f"{path} must be nanoseconds since the epoch or a datetime, not {moment!r:.100}")
+    return format_timestamp(instant(moment) if isinstance(moment, datetime) else moment)
 
 
 def end_of(until: Until) -> tuple[int, bool]:

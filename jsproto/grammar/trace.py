@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from jsproto._event import event
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads, shown, text, uint64
-from jsproto.grammar.times import parse_timestamp
+from jsproto.grammar.times import Moment, as_datetime, parse_timestamp
 
 TRACE_ONLY: Final = "Nats-Trace-Only"
 TRACE_HOP: Final = "Nats-Trace-Hop"
@@ -125,6 +125,11 @@ class TraceEvent:
     hops: int
     timestamp: int
     steps: tuple[TraceStep, ...]
+
+    @property
+    def time(self) -> Moment:
+        """The same moment as a datetime, in UTC and to the microsecond."""
+        return as_datetime(self.timestamp)
 
     def __str__(self) -> str:
         cluster = f" of cluster {self.cluster}" if self.cluster else ""

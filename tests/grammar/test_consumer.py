@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import pytest
@@ -22,6 +22,7 @@ from jsproto.grammar.consumer import (
     SequencePair,
     differences,
 )
+from jsproto.grammar.sourcing import sourcing_consumer
 from tests.grammar.recorded import messages
 
 # An answer of nats-server 2.15.1, as recorded.
@@ -291,3 +292,15 @@ def test_an_info_is_one_line() -> None:
     )
     pushed = ConsumerInfo("S", "C", ConsumerConfig(deliver_subject="d"), paused=True)
     assert repr(pushed).startswith("<ConsumerInfo C of stream S (push, paused): 0 pending, ")
+
+
+def test_moments_may_be_datetimes() -> None:
+    moment = datetime(2023, 11, 14, 23, 13, 20, tzinfo=timezone(timedelta(hours=1)))
+    config = ConsumerConfig(opt_start_time=moment, pause_until=moment)
+    assert (config.opt_start_time, config.pause_until) == (1_700_000_000_000_000_000,) * 2
+    assert config == ConsumerConfig.from_options(opt_start_time=1_700_000_000_000_000_000, pause_until=moment)
+    assert config.to_json()["opt_start_time"] == "2023-11-14T22:13:20Z"
+    sourced = sourcing_consumer("C", "to", opt_start_time=moment)
+    assert (sourced.deliver_policy, sourced.opt_start_time) == ("by_start_time", 1_700_000_000_000_000_000)
+    with pytest.raises(LocalProtocolError, match="time zone"):
+        ConsumerConfig.from_options(opt_start_time=moment.replace(tzinfo=None))

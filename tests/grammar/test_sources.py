@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -136,3 +137,17 @@ def test_a_consumer_that_servers_may_take(block: Any) -> None:
 def test_a_managed_consumer_needs_a_name() -> None:
     with pytest.raises(LocalProtocolError, match="has no name"):
         StreamConfig.from_options("A", mirror={"name": "Q", "consumer": {"server_managed": True}})
+
+
+@pytest.mark.parametrize("start", [datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), 1_700_000_000_000_000_000])
+def test_a_source_begins_at_a_moment(start: Any) -> None:
+    config = StreamConfig.from_options("T", sources=[{"name": "S", "opt_start_time": start}])
+    assert config.to_json()["sources"] == [{"name": "S", "opt_start_time": "2023-11-14T22:13:20Z"}]
+    mirror = StreamConfig.from_options("T", mirror={"name": "S", "opt_start_time": start})
+    assert mirror.to_json()["mirror"] == {"name": "S", "opt_start_time": "2023-11-14T22:13:20Z"}
+
+
+def test_a_source_that_begins_at_no_moment() -> None:
+    wrong: Any = [{"name": "S", "opt_start_time": 1.5}]
+    with pytest.raises(LocalProtocolError, match=r"sources\[0\].opt_start_time must be nanoseconds"):
+        StreamConfig.from_options("T", sources=wrong)

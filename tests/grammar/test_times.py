@@ -13,11 +13,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar import times
+from jsproto.grammar.advisory import BatchAbandoned, MessageGivenUp
+from jsproto.grammar.jsack import parse_jsack
+from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import (
     MAX_DURATION,
     Seconds,
+    as_datetime,
     end_of,
     format_timestamp,
     instant,
@@ -25,6 +29,7 @@ from jsproto.grammar.times import (
     parse_timestamp,
     parse_timestamps,
 )
+from jsproto.grammar.trace import TraceEvent
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST = -62_167_219_200 * 10**9  # 0000-01-01T00:00:00Z
@@ -327,3 +332,26 @@ def test_an_end_is_a_moment_or_a_while() -> None:
     for until in wrong:
         with pytest.raises(LocalProtocolError):
             end_of(until)
+
+
+@given(st.datetimes(min_value=datetime(1700, 1, 1), max_value=datetime(2260, 1, 1)), st.integers(0, 999))
+def test_a_stamp_as_a_datetime_is_in_utc_and_to_the_microsecond(naive: datetime, rest: int) -> None:
+    moment = naive.replace(tzinfo=UTC)
+    assert as_datetime(instant(moment) + rest) == moment
+    assert as_datetime(instant(moment)).tzinfo is UTC
+
+
+def test_a_stamp_that_no_datetime_has() -> None:
+    with pytest.raises(RemoteProtocolError, match="no datetime has"):
+        as_datetime(parse_timestamp("0000-12-31T23:59:59Z"))
+
+
+def test_whatever_has_a_timestamp_has_the_time() -> None:
+    stamp, time = 1_764_088_289_123_456_789, datetime(2025, 11, 25, 16, 31, 29, 123_456, UTC)
+    reply = b"$JS.ACK.S.C.1.5.5.%d.0" % stamp
+    header = b"NATS/1.0\r\nNats-Stream: S\r\nNats-Time-Stamp: 2025-11-25T16:31:29.123456789Z\r\n\r\n"
+    found: list[Any] = [
+        parse_jsack(reply), StoredMsg(header, b"", 1), BatchAbandoned("S", "b", "timeout", "id", stamp),
+        MessageGivenUp("S", "C", 1, 1, "max_deliver", None, "id", stamp), TraceEvent("n", "", "2", (), 0, stamp, ()),
+    ]  # fmt: skip
+    assert [(each.timestamp, each.time) for each in found] == [(stamp, time)] * len(found)

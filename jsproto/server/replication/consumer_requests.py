@@ -137,7 +137,7 @@ class ConsumerRequests:
             config.deliver_policy = "by_start_sequence"
             config.opt_start_seq = position + 1 if position else block["opt_start_seq"]
         elif start:
-            config.deliver_policy, config.opt_start_time = "by_start_time", parse_timestamp(start)
+            config.deliver_policy, config.opt_start_time = "by_start_time", parse_timestamp(str(start))
         return config
 
 

@@ -181,9 +181,7 @@ class ReplicaSet:
         for replica in self.replicas:
             replica.stream.config = config
         while len(self.replicas) < others:
-            copy = Stream(
-                replace(config, persist_mode=None), self._context, now
-            )  # replicas have none
+            copy = Stream(replace(config, persist_mode=None), self._context, now)  # replicas have none
             copy.config = config
             self.replicas.append(Replica(self._stream, copy, self._context, now))
         if config.mirror is None:

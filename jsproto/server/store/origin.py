@@ -73,7 +73,7 @@ class Taking:
         start = mirror.get("opt_start_time")
         if start and not self._first:
             try:
-                self._since = parse_timestamp(start)
+                self._since = parse_timestamp(str(start))
             except ValueError as error:
                 raise refusal(10025, str(error)) from None
         self._transforms = [Transform(one.get("src") or ">", one.get("dest") or "", codes.transform) for one in asked]

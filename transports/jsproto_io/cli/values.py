@@ -88,11 +88,6 @@ def point(text: str, option: str) -> int | datetime | timedelta:
     return sequence(text, option) if text.isdigit() else moment_or_duration(text, option)
 
 
-def at_time(nanoseconds: int) -> datetime:
-    """The time of so many nanoseconds since the epoch, with microseconds, in UTC."""
-    return datetime.fromisoformat(format_timestamp(nanoseconds // 1_000 * 1_000))
-
-
 def headers(given: Iterable[str]) -> dict[str, list[str]]:
     """Headers, each as ``Name: value``. A name may come several times.
 

@@ -21,6 +21,7 @@ import attrs
 import typer
 
 from jsproto.errors import NoRespondersError
+from jsproto.grammar.times import as_datetime
 from jsproto_io.cli import values
 from jsproto_io.cli.commands.sub import Count, Null, Raw, check_raw
 from jsproto_io.cli.common import Common, with_common
@@ -185,7 +186,7 @@ def _read_many(js: JetStream, plan: GetPlan, point: Any) -> Iterable[StoredMsg]:
         return js.get_last_msgs_for(plan.stream, plan.subjects, batch=plan.count)
     if plan.snapshot:
         if isinstance(point, timedelta):
-            point = values.at_time(ago(js, plan.stream, point, "--at"))
+            point = as_datetime(ago(js, plan.stream, point, "--at"))
         return js.snapshot(plan.stream, plan.subjects or ">", at=point)
     return _range(js, plan)
 
