@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -158,6 +159,23 @@ def test_the_question_says_what_is_lost(place: Place, name: str, arguments: list
         (["stream", "create", "S", "--config", os.devnull], "is no JSON object of a stream"),
         (["stream", "create", "a b"], "a b"),
         (["stream", "info", "a.b"], "a.b"),
+        (["consumer", "create", "S", "C", "--ack-wait", "1"], "--ack-wait: not a duration: '1'"),
+        (["consumer", "create", "S", "C", "--backoff", "1s,2"], "--backoff: not a duration: '2'"),
+        (["consumer", "create", "S", "C", "--opt-start-time", "now"], "--opt-start-time: not a time with its zone"),
+        (["consumer", "create", "S", "C", "--ack-policy", "some"], "ack_policy is 'none'"),
+        (["consumer", "create", "S", "C", "--set", "no_such=1"], "no_such is unknown"),
+        (["consumer", "create", "S", "C", "--config", os.devnull], "is no JSON object of a consumer"),
+        (["consumer", "create", "S", "C", "--sourcing"], "--sourcing needs --deliver-subject"),
+        (
+            ["consumer", "create", "S", "C", "--sourcing", "--deliver-subject", "to", "--ack-policy", "explicit"],
+            "settles ack_policy itself",
+        ),
+        (
+            ["consumer", "create", "S", "C", "--sourcing", "--deliver-subject", "to", "--max-deliver", "3"],
+            "has no limit of deliveries",
+        ),
+        (["consumer", "create", "S", "C", "--sourcing", "--deliver-subject", "to.*"], "to.*"),
+        (["consumer", "create", "S", "a b"], "a b"),
         (["consumer", "pause", "S", "C", "soon"], "not a time with its zone: 'soon'"),
         (["stream", "nothing"], "see jsproto stream --help"),
         (["stream", "info"], "Missing argument 'STREAM': see jsproto stream info --help"),
@@ -174,6 +192,8 @@ def test_what_is_wrong_is_one_line(memory: Place, arguments: list[str], why: str
         (["stream", "info", "NOWHERE"], "NOWHERE"),
         (["stream", "rm", "NOWHERE", "--force"], "not found"),
         (["consumer", "ls", "NOWHERE"], "not found"),
+        (["consumer", "create", "NOWHERE", "C"], "not found"),
+        (["consumer", "create", "NOWHERE", "C", "--sourcing", "--deliver-subject", "to"], "not found"),
     ],
 )
 def test_what_is_not_there_is_one_line(place: Place, arguments: list[str], why: str) -> None:
@@ -213,6 +233,74 @@ def test_consumers_are_listed_and_shown(place: Place, js: JetStream, name: str) 
     assert place.ok("consumer", "info", name, "C", "--json").objects[0]["num_pending"] == 9
     place.ok("consumer", "rm", name, "C", "--force")
     assert place.ok("consumer", "ls", name).out == f"no consumers of stream {name}\n"
+
+
+def test_a_consumer_is_created_with_all_that_was_asked_for(place: Place, js: JetStream, name: str) -> None:
+    line = place.ok(
+        "consumer", "create", name, "D", "--filter-subject", f"{name}.0,{name}.1", "--filter-subject", f"{name}.x",
+        "--opt-start-seq", "3", "--ack-wait", "1m", "--max-deliver", "4", "--backoff", "1s,30s",
+        "--max-ack-pending", "7", "--headers-only", "--description", "what it is", "--metadata", "owner=me", "--set", "max_batch=9",
+    ).out  # fmt: skip
+    assert line == f"consumer D of stream {name} is there, pull, durable\n"
+    config = js.consumer_info(name, "D").config
+    assert config.filter_subjects == [f"{name}.{each}" for each in "01x"]
+    assert (config.deliver_policy, config.opt_start_seq, config.max_deliver) == ("by_start_sequence", 3, 4)
+    assert (config.backoff, config.max_ack_pending, config.headers_only) == ([1, 30], 7, True)
+    assert (config.max_batch, config.description, (config.metadata or {})["owner"]) == (9, "what it is", "me")
+    (again,) = place.ok(
+        "consumer", "create", name, "E", "--opt-start-time", "2026-11-25T16:31:00Z", "--inactive-threshold", "1h",
+        "--filter-subject", f"{name}.0", "--deliver-subject", f"to.{name}", "--deliver-group", "g", "--replicas", "1",
+        "--json",
+    ).objects  # fmt: skip
+    assert (again["config"]["opt_start_time"], again["config"]["filter_subject"]) == (
+        "2026-11-25T16:31:00Z",
+        f"{name}.0",
+    )
+    assert (again["config"]["deliver_group"], again["config"]["inactive_threshold"]) == ("g", 3_600_000_000_000)
+
+
+def test_a_consumer_is_created_from_what_another_one_says(
+    place: Place, js: JetStream, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "consumer.json"
+    path.write_bytes(place.ok("consumer", "info", name, "C", "--json").raw)
+    place.ok("consumer", "create", name, "COPY", "--config", str(path), "--ack-wait", "5s")
+    config = js.consumer_info(name, "COPY").config
+    assert (config.durable_name, config.ack_wait, config.ack_policy) == ("COPY", 5, "explicit")
+
+
+def test_a_stream_copies_from_a_consumer_that_the_command_made(place: Place, js: JetStream) -> None:
+    """A work queue is moved by a source that names it. A start and a filter are the consumer's."""
+    queue, copy, to = unique("Q"), unique("T"), unique("to")
+    js.create_stream(queue, subjects=[f"{queue}.>"], retention="workqueue", storage="memory")
+    for n in range(5):
+        js.publish(f"{queue}.{n % 2}", b"%d" % n)
+    arguments = (
+        "consumer",
+        "create",
+        queue,
+        "D",
+        "--sourcing",
+        "--deliver-subject",
+        to,
+        "--filter-subject",
+        f"{queue}.0",
+    )
+    assert place.ok(*arguments).out == f"consumer D of stream {queue} is there, push, durable\n"
+    config = js.consumer_info(queue, "D").config
+    assert (config.ack_policy, config.flow_control, config.idle_heartbeat) == ("flow_control", True, 1.0)
+    js.create_stream(
+        copy, sources=[{"name": queue, "consumer": {"name": "D", "deliver_subject": to}}], storage="memory"
+    )
+    until = time.monotonic() + 30
+    while js.stream_info(queue).state.messages > 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert js.stream_info(copy).state.messages == 3
+    inside = place.fails(2, *arguments[:3], "E", *arguments[4:6], f"{queue}.in")
+    assert f"deliver_subject {queue}.in is inside {queue}" in inside
+    js.delete_stream(copy)
+    js.delete_stream(queue)
 
 
 def test_a_consumer_pauses_and_goes_on(place: Place, js: JetStream, name: str) -> None:

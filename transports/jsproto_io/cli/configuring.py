@@ -17,6 +17,7 @@ import typer
 
 from jsproto.errors import Error
 from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.consumer import ConsumerConfig
 from jsproto_io.cli import values
 from jsproto_io.cli.common import adding
 from jsproto_io.cli.records import BadUsage, open_source
@@ -126,7 +127,8 @@ class Configuration:
             options["num_replicas"] = self.replicas
         if self.metadata:
             options["metadata"] = values.metadata(self.metadata)
-        return {**self._from_file(), **options, **values.fields(self.fields or ())}
+        document = {} if self.config is None else from_file(self.config, StreamConfig, "stream")
+        return {**document, **options, **values.fields(self.fields or ())}
 
     def of(self, stream: str) -> StreamConfig:
         """The configuration of a new stream.
@@ -138,21 +140,25 @@ class Configuration:
         changes = {"allow_direct": True, **self.changes()}
         return StreamConfig.from_options(stream, **changes)
 
-    def _from_file(self) -> dict[str, Any]:
-        if self.config is None:
-            return {}
-        with open_source(self.config) as source:
-            text = source.stream.read(MAX_CONFIG)
-        try:
-            found = json.loads(text)
-            document = found.get("config", found) | {"name": "any"}
-            read = StreamConfig.from_json(document)
-        except (ValueError, AttributeError, TypeError):
-            raise BadUsage(f"--config: {self.config} is no JSON object of a stream") from None
-        except Error as error:
-            raise BadUsage(f"--config: {self.config}: {error}") from None
-        own = {name: getattr(read, name) for name in document if hasattr(read, name) and name not in ("name", "extra")}
-        return {**own, **({"extra": read.extra} if read.extra else {})}
+
+def from_file(path: str, kind: type[StreamConfig | ConsumerConfig], what: str) -> dict[str, Any]:
+    """The fields of a configuration in a file of the server's JSON.
+
+    Raises:
+        BadUsage: the file cannot be read, or has no configuration of a ``what``.
+    """
+    with open_source(path) as source:
+        text = source.stream.read(MAX_CONFIG)
+    try:
+        found = json.loads(text)
+        document = found.get("config", found) | {"name": "any"}
+        read = kind.from_json(document)
+    except (ValueError, AttributeError, TypeError):
+        raise BadUsage(f"--config: {path} is no JSON object of a {what}") from None
+    except Error as error:
+        raise BadUsage(f"--config: {path}: {error}") from None
+    own = {name: getattr(read, name) for name in document if hasattr(read, name) and name not in ("name", "extra")}
+    return {**own, **({"extra": read.extra} if read.extra else {})}
 
 
 with_configuration = adding(_options, Configuration, "configuration")

@@ -54,7 +54,7 @@ def consumer_list(consumers: Iterable[ConsumerInfo], width: int) -> Table:
     """A line for each consumer."""
     table = _list("consumer", *(["kind"] if width >= WIDE else []), "pending", "unacked", "redelivered", "ack floor")
     for info in consumers:
-        kind = [_kind(info.config)] if width >= WIDE else []
+        kind = [kind_of(info.config)] if width >= WIDE else []
         table.add_row(
             _plain(info.name), *kind, f"{info.num_pending:,}", f"{info.num_ack_pending:,}",
             f"{info.num_redelivered:,}", f"{info.ack_floor.stream_seq:,}",
@@ -92,7 +92,7 @@ def consumer_table(info: ConsumerInfo) -> Table:
     """All of a consumer."""
     table = _pairs()
     _add(table, "consumer", f"{info.name} of stream {info.stream_name}")
-    _add(table, "kind", _kind(info.config))
+    _add(table, "kind", kind_of(info.config))
     _add(table, "created", stamp(info.created))
     _add(table, "delivered", _place(info.delivered))
     _add(table, "acknowledged", _place(info.ack_floor))
@@ -141,7 +141,7 @@ def _plain(text: str) -> Text:
     return Text(one_line(text))
 
 
-def _kind(config: ConsumerConfig) -> str:
+def kind_of(config: ConsumerConfig) -> str:
     how = "push" if config.deliver_subject else "pull"
     return f"{how}, {'durable' if config.durable_name else 'ephemeral'}"
 

@@ -1,4 +1,4 @@
-"""``jsproto consumer``: list, look at, delete, pause, resume and reset the consumers of a stream.
+"""``jsproto consumer``: list, look at, create, delete, pause, resume and reset the consumers of a stream.
 
 Rules: those of ``streams``.
 
@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jsproto.grammar.sourcing import check_sourcing
 from jsproto_io.cli import values
 from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.common import Common, with_common
-from jsproto_io.cli.tables import consumer_list, consumer_table
+from jsproto_io.cli.consumer_options import ConsumerConfiguration, with_consumer
+from jsproto_io.cli.tables import consumer_list, consumer_table, kind_of
 from jsproto_io.cli.terminal import check_somebody_can_be_asked, one_line, running
 
 if TYPE_CHECKING:
     from jsproto.grammar.consumer import ConsumerReset
 
 app = typer.Typer(
-    help="List, look at, delete, pause, resume and reset the consumers of a stream.",
+    help="List, look at, create, delete, pause, resume and reset the consumers of a stream.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -53,6 +55,27 @@ def info(common: Common, stream: Stream, consumer: Name) -> None:
             screen.dump(found.to_json())
         else:
             screen.out.print(consumer_table(found))
+
+
+@app.command("create", epilog="Example: jsproto consumer create ORDERS billing --filter-subject orders.paid")
+@with_common
+@with_consumer
+def create(common: Common, configuration: ConsumerConfiguration, stream: Stream, consumer: Name) -> None:
+    """Create a durable consumer, or find it with the same configuration. Without --deliver-subject it is pulled from.
+
+    --sourcing makes the one that a source or mirror names in its "consumer", from nats-server 2.14.
+    """
+    screen = common.screen()
+    with running(screen):
+        config = configuration.of(consumer)
+        with common.connected("consumer create") as (_, js):
+            if configuration.sourcing:
+                check_sourcing(config, js.stream_info(stream).config)
+            made = js.create_consumer(stream, config)
+        if common.as_json:
+            screen.dump(made.to_json())
+        else:
+            screen.say(f"consumer {made.name} of stream {stream} is there, {kind_of(made.config)}")
 
 
 @app.command("rm", epilog="Example: jsproto consumer rm ORDERS billing --force")
