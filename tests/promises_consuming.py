@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.promises import Promise, promise
 
+BOTH: Final = "integration/test_both_servers.py::test_"
 ARCHITECTURE: Final = "test_architecture.py::test_"
 CLIENT_ATOMIC_ENDS: Final = "client/test_atomic_ends.py::test_"
 CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
@@ -64,7 +65,33 @@ WIRE_DECODER: Final = "wire/test_decoder.py::test_"
 WIRE_PROPERTIES: Final = "wire/test_properties.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "A source that becomes durable without copying twice": (
+        promise(
+            "So an update alone **copies again** all that the consumer delivers: the whole stream.",
+            BOTH + "an_update_to_a_durable_source_copies_again_and_three_steps_do_not",
+        ),
+        promise(
+            "In three steps nothing comes twice, and nothing is left out",
+            BOTH + "an_update_to_a_durable_source_copies_again_and_three_steps_do_not",
+            "test_readme.py::test_a_source_that_becomes_durable",
+        ),
+        promise("A mirror cannot be changed.", BOTH + "a_mirror_becomes_durable_by_its_promotion"),
+        promise(
+            '`update_stream("ARCHIVE", mirror=None)` promotes it, and then it gets the durable source.',
+            BOTH + "a_mirror_becomes_durable_by_its_promotion",
+        ),
+        promise("Until then its last sequence is `copied`.", BOTH + "a_mirror_becomes_durable_by_its_promotion"),
+        promise(
+            "Streams with retention `workqueue` and `interest` need no such steps.",
+            "server/test_consumer_following.py::test_the_server_makes_a_consumer_of_a_work_queue",
+            "server/test_following_consumers.py::test_the_role_does_what_a_real_server_does",
+        ),
+    ),
     "Copying a stream": (
+        promise(
+            "A stream whose server copies (`sources`) becomes durable",
+            BOTH + "an_update_to_a_durable_source_copies_again_and_three_steps_do_not",
+        ),
         promise(
             "Each message is in the target once and in order, wherever the copy, a link or one of both servers is "
             "ended, and the next copy goes on.",

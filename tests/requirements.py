@@ -350,7 +350,9 @@ SHOWN: Final[dict[int, Requirement]] = {
     98: row("allow_atomic", CONFIG + "a_rich_stream", CONFIG + "options_are_the_fields"),
     99: row("allow_batched", CONFIG + "a_rich_stream", "client/test_jetstream.py::test_stream_verbs"),
     100: row(
-        "both can be switched by an update",
+        "both can be switched by an update, together or alone",
+        "integration/test_both_servers.py::test_both_kinds_of_batches_are_switched_by_updates_alone_and_together",
+        "integration/test_both_servers.py::test_a_batch_that_is_open_when_its_kind_is_switched_off_ends",
         REFUSALS + "the_api_levels_of_server_and_stream", SERVER_FAST + "switched_off_and_sealed",
         SERVER_ATOMIC + "switched_off_and_sealed", recorded("fast-disable_midway"),
     ),

@@ -41,8 +41,8 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     ),
     DRIVERS: (
         "force_reconnect", "from_env", "atomic_batch", "js.counter(", "js.snapshot(", "session.token", "fetch_no_wait",
-        "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "NatsServer()", "js.purge_stream(",
-        "load(js, rows_of(", "async def load(js, rows)",
+        "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "sourcing_consumer(", "NatsServer()",
+        "js.purge_stream(", "load(js, rows_of(", "async def load(js, rows)",
     ),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
@@ -205,6 +205,10 @@ def test_the_programs_that_copy(fresh: NatsServer) -> None:
     assert left.startswith("0 left; Headers([")
     assert "('Jsproto-Copy-Source', 'JOBS 10 " in left
     assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\ngoes on after 10\n"
+
+
+def test_a_source_that_becomes_durable(fresh: NatsServer) -> None:
+    assert run(program_with(DRIVERS, "sourcing_consumer("), fresh) == f"{[*range(11)]}\n"
 
 
 def test_callbacks(fresh: NatsServer) -> None:

@@ -13,6 +13,7 @@ from tests import (
     requirements,
     requirements_consistency,
     requirements_direct,
+    requirements_migration,
     requirements_sourcing,
     requirements_subscribe,
 )
@@ -26,6 +27,7 @@ TABLES: Final = {
     requirements_sourcing: range(149, 180),
     requirements_subscribe: range(180, 243),
     requirements_consistency: range(243, 259),
+    requirements_migration: range(259, 268),
 }
 SECTIONS: Final = sections(REQUIREMENTS.read_text(encoding="utf-8"))
 ROWS: Final = [row for text in SECTIONS.values() for row in rows(text)]

@@ -239,7 +239,8 @@ def test_a_consumer_is_created_with_all_that_was_asked_for(place: Place, js: Jet
     line = place.ok(
         "consumer", "create", name, "D", "--filter-subject", f"{name}.0,{name}.1", "--filter-subject", f"{name}.x",
         "--opt-start-seq", "3", "--ack-wait", "1m", "--max-deliver", "4", "--backoff", "1s,30s",
-        "--max-ack-pending", "7", "--headers-only", "--description", "what it is", "--metadata", "owner=me", "--set", "max_batch=9",
+        "--max-ack-pending", "7", "--headers-only", "--description", "what it is", "--metadata", "owner=me",
+        "--set", "max_batch=9",
     ).out  # fmt: skip
     assert line == f"consumer D of stream {name} is there, pull, durable\n"
     config = js.consumer_info(name, "D").config

@@ -328,6 +328,18 @@ def test_what_cannot_be_sourced_ends_it(answer: dict[str, Any], error: type[Exce
         s.machine.readable().result()
 
 
+def test_the_answer_to_a_reset_confirms_what_the_consumer_is_like() -> None:
+    """One that was made anew since it was looked up is not subscribed to."""
+    s = Sourcing(run=False, config=None)
+    s.claim(deliver=OWN)
+    _, reset = s.expect("RESET")
+    s.h.reply_to(reset, info("C", {"ack_policy": "explicit"}) | {"reset_seq": 1})
+    assert s.machine.phase is SourcingPhase.ENDED
+    with pytest.raises(ConfigMismatchError, match="C"):
+        s.machine.ready().result()
+    assert OWN.encode() not in s.h.subs.values()
+
+
 @pytest.mark.parametrize("bad", [{"config": ConsumerConfig()}, {"position": -1}])
 def test_bad_arguments(bad: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):

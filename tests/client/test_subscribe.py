@@ -28,12 +28,14 @@ from jsproto.errors import (
     QueueHeartbeatError,
     QueueRequiredError,
     RemoteProtocolError,
+    TimeoutError,
     WrongQueueError,
 )
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.client.pushing import Pushing, info, refusal
+from tests.client.test_permissions import deny
 
 NOT_FOUND = refusal(404, 10014)
 TAKEN = refusal(400, 10148)
@@ -172,6 +174,19 @@ def test_a_consumer_that_must_be_there() -> None:
     flow = Workflow(durable="C")
     flow.expect("CONSUMER.INFO.S.C", refusal(404, 10059))
     assert isinstance(flow.error, StreamNotFoundError)
+
+
+@pytest.mark.parametrize("name", ["consumer", "durable"])
+def test_a_look_up_that_fails_is_an_error(name: str) -> None:
+    """It is not taken for a consumer that is not there, so nothing is created."""
+    denied, late = Workflow(**{name: "C"}), Workflow(**{name: "C"})
+    denied.expect("CONSUMER.INFO.S.C")
+    deny(denied.h, "$JS.API.CONSUMER.INFO.S.C")
+    assert isinstance(denied.error, PermissionsViolationError)
+    late.expect("CONSUMER.INFO.S.C")
+    late.h.advance(60.0)
+    assert isinstance(late.error, TimeoutError)
+    assert denied.h.asked() == late.h.asked() == []
 
 
 @pytest.mark.parametrize(

@@ -587,6 +587,9 @@ class SourcingConsumer(ResumingBuffer[D]):
         """The consumer was reset, and waits for a subscription."""
         self.info = info
         self._timers.stop(Timer.SOURCE_ANSWER)
+        if fields := unfit(info.config):  # it was made anew since it was looked up
+            self._end(ConfigMismatchError(self.stream, self.consumer, fields))
+            return
         if None not in (self.identity, identity) and identity != self.identity:
             self._next_identity = identity
             self._step(SourcingStep.HOLD)
