@@ -36,7 +36,7 @@ WORKERS: Final = "transports/jsproto_io/WORKERS.md"
 RUN: Final = {  # folder -> words by which a test finds a program there
     ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
     CORE: (
-        "socket.create_connection", "anyio.connect_tcp", "async def store(url)", "class AnyioAdapter",
+        "socket.create_connection", "js.get_batch(", "anyio.connect_tcp", "async def store(url)", "class AnyioAdapter",
         "class NatsPyOutbox", "from jsproto.testing",
     ),
     DRIVERS: (
@@ -294,7 +294,10 @@ def test_a_client_and_a_server_in_simulated_time() -> None:
 
 
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
-    assert "AccountInfo" in run(program_with(CORE, "socket.create_connection"), fresh)
+    plain = program_with(CORE, "socket.create_connection")
+    assert "AccountInfo" in run(plain, fresh)
+    _, *told = run(plain + program_with(CORE, "js.get_batch("), fresh).splitlines()
+    assert told == [str([*range(3, 11)]), "5 acknowledged"]
 
 
 def test_two_batches_in_another_client(fresh: NatsServer) -> None:

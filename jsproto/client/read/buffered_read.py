@@ -25,7 +25,8 @@ class BufferedRead(BulkConversation):
 
     * ``stream``: its name.
     * ``error``: why the read broke off, None without an error.
-    * ``finished``: all that was asked for has been received.
+    * ``finished``: all that was asked for has been received. That is not "taken": ``pop_many`` may
+      give more.
     """
 
     __slots__ = (

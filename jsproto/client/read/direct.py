@@ -105,7 +105,8 @@ class DirectBatch(BufferedRead):
 
     * ``stream``: its name.
     * ``error``: why the read broke off, None without an error.
-    * ``finished``: all that was asked for has been received.
+    * ``finished``: all that was asked for has been received. That is not "taken": ``pop_many`` may
+      give more.
     * ``come_to``: where the read failed since a server had not come far enough, the highest sequence that one of them
       had come to, or that was received. Else None.
     """
