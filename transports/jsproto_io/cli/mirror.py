@@ -87,7 +87,8 @@ class Mirrored:
             case SourceSkipped(stream, _, first, last):
                 self.skipped.append((first, last))
                 return (
-                    f"messages {first:,} to {last:,} of {stream} were acknowledged by somebody else, and are not copied"
+                    f"messages {first:,} to {last:,} of {stream} are gone or acknowledged already (limits, or somebody"
+                    " else), and are not copied"
                 )
             case StreamRecreated(stream, _):
                 return f"stream {stream} was created again: it is copied from its beginning"
