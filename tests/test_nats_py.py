@@ -33,6 +33,7 @@ import jsproto_io
 import jsproto_io.asyncio as ours
 from jsproto.client.connection.session import Statistics
 from jsproto.grammar.config import ServerInfo, StreamState
+from jsproto_io._state.hints import NATS_PY
 from tests.readmes import READMES
 from tests.sentences import sections
 
@@ -193,3 +194,23 @@ def test_a_missing_name_would_be_noticed() -> None:
     assert missing_here("NoSuchEvent") == ["NoSuchEvent"]
     assert missing_here("job.metadata.nothing") == ["job.metadata.nothing"]
     assert missing_here("sub.nothing") == ["sub.nothing"]
+
+
+def test_a_name_of_nats_py_is_told_with_ours() -> None:
+    """Each one that JetStream has not. A name of nobody is told as ever, with what is like it."""
+    theirs = {
+        name for kind in ("JetStreamContext", "JetStreamManager") for name, value in inspect.getmembers(THEIRS[kind])
+        if not name.startswith("_") and inspect.isfunction(value) and not hasattr(ours.JetStream, name)
+    }  # fmt: skip
+    assert theirs - {"is_status_msg"} == set(NATS_PY)
+    js: Any = object.__new__(ours.JetStream)
+    for name, hint in NATS_PY.items():
+        with pytest.raises(AttributeError, match=f"'{name}' is of nats-py") as caught:
+            getattr(js, name)
+        assert hint in str(caught.value)
+    for hint in set(NATS_PY.values()):
+        verbs = re.findall(r"(\w+)\(", hint)
+        assert all(hasattr(ours.JetStream, verb) for verb in verbs)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such'"):
+        _ = js.no_such
+    assert not hasattr(js, "add_stream")

@@ -293,6 +293,19 @@ def test_a_pull_consumer_is_found_or_created() -> None:
     assert "durable_name" not in flow.create(f"CONSUMER.CREATE.S.{_name(flow)}.s.a")
 
 
+@pytest.mark.parametrize(
+    "keywords",
+    [{"durable": "D"}, {"options": {"durable_name": "D"}}, {"base": ConsumerConfig(durable_name="D", ack_policy=None)}],
+)
+@pytest.mark.parametrize("pull", [True, False])
+def test_a_durable_has_its_name_by_either_argument(keywords: dict[str, Any], pull: bool) -> None:
+    flow = Workflow(pull=pull, **keywords)
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    config = flow.create("CONSUMER.CREATE.S.D.s.a")
+    assert (config["name"], config["durable_name"]) == ("D", "D")
+    assert flow.ticket.done
+
+
 def test_who_loses_the_race_for_a_pull_consumer_shares_it() -> None:
     flow = Workflow(pull=True, durable="D")
     flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
@@ -335,8 +348,9 @@ def test_a_place_in_a_priority_group_must_be_there() -> None:
         ({"durable": "a", "consumer": "b"}, "not both"),
         ({"options": {"filter_subject": "a"}}, "filter_subject follows"),
         ({"options": {"filter_subjects": ["a"]}}, "filter_subjects follows"),
-        ({"options": {"durable_name": "a"}}, "durable_name follows"),
-        ({"base": ConsumerConfig(durable_name="a")}, "durable_name follows"),
+        ({"options": {"durable_name": "a"}, "durable": "b"}, "durable and durable_name are the same, not 'b' and 'a'"),
+        ({"base": ConsumerConfig(durable_name="a"), "options": {"durable_name": "b"}}, "are the same"),
+        ({"options": {"durable_name": "a"}, "consumer": "c"}, "not both"),
         ({"base": ConsumerConfig(max_waiting=3)}, "pull consumers"),
         ({"options": {"nonsense": "a"}}, "nonsense"),
         ({"options": {"max_waiting": 3}}, "pull consumers"),

@@ -633,3 +633,19 @@ async def test_draining_the_connection_deletes_consumers(server: Any, connect: C
         while await consumers(nc, name):  # nobody waits for the ordered one's
             await nc.flush()
     assert not [event for event in events if isinstance(event, ConsumerNotDeleted)]
+
+
+async def test_a_durable_is_named_by_either_keyword(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        assert (await js.create_consumer(name, durable="A")).config.durable_name == "A"
+        assert (await js.create_consumer(name, durable_name="A")).name == "A"
+        for keywords in ({"durable": "B"}, {"durable_name": "B"}, {"config": ConsumerConfig(durable_name="B")}):
+            async with await js.pull_subscribe(f"{name}.a", **keywords) as sub:
+                assert sub.consumer == "B"
+        for keywords in ({"durable": "C"}, {"durable_name": "C"}):
+            async with await js.subscribe(f"{name}.a", delete_consumer=False, **keywords) as sub:
+                assert sub.consumer == "C"
+        assert sorted(await js.consumer_names(name)) == ["A", "B", "C"]
+        with pytest.raises(LocalProtocolError, match="are the same"):
+            await js.create_consumer(name, durable="A", durable_name="B")

@@ -72,13 +72,21 @@ _UNANSWERED: Final = (PermissionsViolationError, TimeoutError, JetStreamNotAvail
 """Why a look-up does not say whether a consumer exists."""
 
 
+def one_name(durable: str | None, durable_name: str | None) -> str | None:
+    """The name that two arguments give a durable consumer. LocalProtocolError if they give two."""
+    if None not in (durable, durable_name) and durable != durable_name:
+        raise LocalProtocolError(f"durable and durable_name are the same, not {durable!r} and {durable_name!r}")
+    return durable if durable_name is None else durable_name
+
+
 @dataclass(slots=True)
 class SubscriptionSpec:
     """What a caller of ``subscribe`` or ``pull_subscribe`` asks for, checked.
 
     * ``subject``: what to receive, None for all that the consumer has.
     * ``stream``: its name, None to find it by the subject.
-    * ``durable``: the name of a consumer that is created where there is none.
+    * ``durable``: the name of a consumer that is created where there is none. ``durable_name`` of the configuration is
+      the same.
     * ``consumer``: the name of a consumer that must be there.
     * ``queue``: a group that shares the messages.
     * ``pull``: whether it is for a pull consumer.
@@ -116,10 +124,15 @@ class SubscriptionSpec:
             check_name(self.stream)
         if self.queue is not None:
             check_queue(self.queue)
+        self.durable = one_name(self.durable, options.pop("durable_name", None))
+        if self.base is not None:
+            self.durable = one_name(self.durable, self.base.durable_name)
+            self.base = replace(self.base, durable_name=None)
+        self.options = options
         if self.durable is not None and self.consumer is not None:
             raise LocalProtocolError("give durable, for a consumer that may be created, or consumer, not both")
         given = self.given
-        for name in ("durable_name", "name", "deliver_group", *_FILTERS):
+        for name in ("name", "deliver_group", *_FILTERS):
             if name in given and (name != "filter_subjects" or self.subject is not None):
                 raise LocalProtocolError(f"{name} follows from the other arguments of a subscription")
         self.name = self.consumer or self.durable or (None if self.pull else self.queue)

@@ -55,6 +55,7 @@ from jsproto_io._aio.sourcing import Sources
 from jsproto_io._aio.subscribing import Subscribes
 from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._state.common import MAX_POP, Timeout, seconds
+from jsproto_io._state.hints import NamesOfNatsPy
 from jsproto_io._state.keywords import AtomicOptions, PublishKeywords, atomic_options, merged_headers, publish_options
 from jsproto_io._state.last_look import Limit
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
@@ -424,7 +425,7 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
         await self._callback_ended()
 
 
-class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
+class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, NamesOfNatsPy):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

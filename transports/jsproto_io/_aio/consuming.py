@@ -425,6 +425,7 @@ class Consuming:
         stream: str,
         config: ConsumerConfig | None = None,
         *,
+        durable: str | None = None,
         pedantic: bool = False,
         required_api_level: int | None = None,
         timeout: Timeout | None = None,
@@ -436,6 +437,7 @@ class Consuming:
             stream: the stream's name.
             config: the configuration. None: that of ``options`` alone. Without a name the server chooses one, and
                 deletes the consumer when nobody uses it.
+            durable: its name, as ``durable_name``.
             pedantic: the server refuses values that it would replace otherwise.
             required_api_level: the API level that the server must have, or refuse the request.
             timeout: seconds, or a timedelta. None: that of ``jetstream()``.
@@ -446,7 +448,7 @@ class Consuming:
             StreamNotFoundError: there is no such stream.
             PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
-        limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options)
+        limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options, durable)
         return await self._connection._ask(
             lambda now: self._core.create_consumer(
                 stream, wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
@@ -674,7 +676,7 @@ class Consuming:
         place = Priority(group, min_pending, min_ack_pending, priority)
         wanted = SubscriptionSpec(subject, stream, durable, pull=True, options=options, base=config, place=place)
         bound = await self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now), self._core.timeout)
-        owned = bound.created and (durable is None if delete_consumer is None else delete_consumer)
+        owned = bound.created and (wanted.durable is None if delete_consumer is None else delete_consumer)
         return self._pull(bound.info, place, heartbeats_missed, owned=owned)
 
     async def pull_subscribe_bind(

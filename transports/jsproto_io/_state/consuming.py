@@ -19,6 +19,7 @@ from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.client.consume.subscribe import one_name
 from jsproto.client.consume.work import ConsumerWork
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError
@@ -34,8 +35,13 @@ D = TypeVar("D", bound=ConsumerMsg)
 MAX_PULL_POP: Final = 64  # messages of one pop_many() on a prefetch buffer, which counts them as consumed
 
 
-def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> ConsumerConfig:
-    """The configuration from the arguments of ``create_consumer``."""
+def consumer_config(
+    config: ConsumerConfig | None, options: ConsumerOptions, durable: str | None = None
+) -> ConsumerConfig:
+    """The configuration from the arguments of ``create_consumer``, where ``durable`` is ``durable_name``."""
+    if durable is not None:
+        known = None if config is None else config.durable_name
+        options["durable_name"] = one_name(durable, options.get("durable_name", known))
     if config is None:
         return ConsumerConfig.from_options(**options)
     return config.updated(**options) if options else config
