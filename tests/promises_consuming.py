@@ -488,6 +488,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Driving the core yourself": (
         promise(
+            "`finished` says that all has been received.",
+            "test_readme.py::test_the_driver_on_a_plain_socket",
+            "client/test_direct.py::test_one_page_is_all",
+        ),
+        promise("It does not say that it has been taken:", "test_readme.py::test_the_driver_on_a_plain_socket"),
+        promise(
             "Servers without TLS never ask.",
             CLIENT_AUTHENTICATION + "tls_that_nobody_requires",
             CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
@@ -639,7 +645,10 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Consuming": ("about ten times a second",),
     "Ordered readers": ("The range then may hold none of its messages.", "gets no such news"),
     "Copying a stream": ("Copies of older releases have none.",),
-    "Driving the core yourself": ("write all of `data_to_send()`",),
+    "Driving the core yourself": (
+        "write all of `data_to_send()`",
+        "The same client reads a stream by Direct Get",
+    ),
     "The contract of an outbox": (
         "gives the `ServerInfo` of the link",
         "gives the error that ended the connection",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.requirements import Requirement, row
-from tests.requirements_sourcing import AS_REAL_SERVERS, BY_CONSUMERS, FOLLOWING, READY, RESETS_PAIR
+from tests.requirements_sourcing import AS_REAL_SERVERS, BY_CONSUMERS, FOLLOWING, READY
 
 BOTH: Final = "integration/test_both_servers.py::test_"
 COMMANDS: Final = "cli/test_streams.py::test_"
@@ -54,7 +54,9 @@ SHOWN: Final[dict[int, Requirement]] = {
     267: row(
         "a pull worker asks and acknowledges",
         "client/test_pull.py::test_a_fetch_asks_once_and_ends_with_its_last_message",
+        "drivers/test_refusals.py::test_who_may_only_pull_and_acknowledge",
         "drivers/test_permissions.py::test_consumers_are_permitted_by_what_they_filter",
-        RESETS_PAIR + "a_pull_consumer_goes_on_after_a_reset",
+        "client/test_subscribe.py::test_a_pull_consumer_that_must_exist_needs_no_look_up",
+        "client/test_subscribe.py::test_a_durable_pull_consumer_that_may_not_be_looked_up_is_created_or_counts_as_existing",
     ),
 }  # fmt: skip

@@ -53,6 +53,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         "a named consumer is looked up and must be there, except for pull",
         WORKFLOW + "a_consumer_that_must_be_there",
         WORKFLOW + "a_look_up_that_fails_is_an_error",
+        WORKFLOW + "what_a_look_up_says_counts",
         WORKFLOW + "a_pull_consumer_is_found_or_created",
         PULLING + "a_consumer_of_its_own",
     ),

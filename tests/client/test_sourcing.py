@@ -332,8 +332,8 @@ def test_the_answer_to_a_reset_confirms_what_the_consumer_is_like() -> None:
     """One that was made anew since it was looked up is not subscribed to."""
     s = Sourcing(run=False, config=None)
     s.claim(deliver=OWN)
-    _, reset = s.expect("RESET")
-    s.h.reply_to(reset, info("C", {"ack_policy": "explicit"}) | {"reset_seq": 1})
+    s.config = {"ack_policy": "explicit"}
+    s.reset()
     assert s.machine.phase is SourcingPhase.ENDED
     with pytest.raises(ConfigMismatchError, match="C"):
         s.machine.ready().result()

@@ -35,7 +35,6 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.client.pushing import Pushing, info, refusal
-from tests.client.test_permissions import deny
 
 NOT_FOUND = refusal(404, 10014)
 TAKEN = refusal(400, 10148)
@@ -181,7 +180,7 @@ def test_a_look_up_that_fails_is_an_error(name: str) -> None:
     """It is not taken for a consumer that is not there, so nothing is created."""
     denied, late = Workflow(**{name: "C"}), Workflow(**{name: "C"})
     denied.expect("CONSUMER.INFO.S.C")
-    deny(denied.h, "$JS.API.CONSUMER.INFO.S.C")
+    deny(denied, "CONSUMER.INFO.S.C")
     assert isinstance(denied.error, PermissionsViolationError)
     late.expect("CONSUMER.INFO.S.C")
     late.h.advance(60.0)

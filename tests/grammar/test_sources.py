@@ -151,3 +151,6 @@ def test_a_source_that_begins_at_no_moment() -> None:
     wrong: Any = [{"name": "S", "opt_start_time": 1.5}]
     with pytest.raises(LocalProtocolError, match=r"sources\[0\].opt_start_time must be nanoseconds"):
         StreamConfig.from_options("T", sources=wrong)
+    nobody: Any = {"name": 3}
+    with pytest.raises(LocalProtocolError, match="mirror.name must be a string"):
+        StreamConfig("T", mirror=nobody)
