@@ -485,7 +485,10 @@ def test_few_messages_of_a_task_wait_for_those_after_them(server: NatsServer) ->
     with connecting.opened(ConnectionOptions(server.url)) as nc:
         session = nc._session
         nc.flush()
-        session.publish_message("a", b"x")
+        session.publish_message("a", b"x")  # a burst begins
+        assert session.wants_send(0.0)
+        session.data_to_send()
+        session.publish_message("a", b"y")
         assert not session.wants_send(0.0)
         assert session.wants_send(connecting.LINGER)
 
