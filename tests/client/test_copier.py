@@ -296,3 +296,12 @@ def test_a_goal_is_reached_although_a_schedule_holds_back_its_acknowledgement() 
     assert not goal.is_settled(source, heard(0))
     source.taken = 9
     assert goal.is_settled(source, heard(0))
+
+
+def test_a_goal_that_was_deleted_is_settled_beside_a_schedule() -> None:
+    """The last message of the source is gone, so nothing reaches the goal, and a schedule stays unacknowledged."""
+    source, goal = sourcing(9), CopyGoal()
+    source.schedule, source.taken = (1, "s.later"), 7
+    assert goal.is_settled(source, replace(INFO, num_ack_pending=7))
+    source.schedule = None
+    assert not goal.is_settled(source, replace(INFO, num_ack_pending=7))

@@ -412,3 +412,41 @@ def test_a_message_of_the_stream_before_proves_nothing() -> None:
     reading.created(second=None)
     reading.identify(reading.asked_for_identity(), 2, last_ts=newer)
     assert reading.ordered.phase is OrderedPhase.FOLLOWING
+
+
+def test_a_start_that_the_stream_has_not_reached_is_no_position() -> None:
+    """Nothing was read. So a stream that ends before the start is not one that came back shorter."""
+    config = ConsumerConfig(filter_subject="s.a", deliver_policy="by_start_sequence", opt_start_seq=100)
+    reading = Reading(config, answer=False)
+    for _ in range(2):
+        reading.created(second=None)
+        reading.identify(reading.asked_for_identity(), 1, first_seq=3, last_seq=5)
+        assert reading.ordered.phase is OrderedPhase.FOLLOWING
+        reading.status(heartbeat(0))
+        silence(reading)
+        assert reading.config["opt_start_seq"] == 100
+    assert told(reading, MessagesMissed) == []
+
+
+def test_a_purge_beside_an_idle_consumer_is_told_once() -> None:
+    """More waited behind the last message, and the consumer says that it has no more."""
+    reading = reading_all()
+    reading.push(4, pending=6)
+    reading.status(heartbeat(4, 4, "$JS.FC.S.o_1.x"))  # it waits for an answer
+    assert reading.h.asked() == []
+    reading.status(heartbeat(4, 4))
+    reading.identify(reading.asked_for_identity(), 1, config=ALL, first_seq=11, last_seq=10)
+    assert told(reading, MessagesMissed) == [MessagesMissed("S", 5, 10)]
+    reading.status(heartbeat(4, 4))
+    assert reading.h.asked() == []
+    reading.push(11)
+    assert [*reading.take(), *reading.take()] == [1, 2, 3, 4, 11]  # up to the request that waits, and then the rest
+    assert reading.h.asked() == []
+
+
+def test_messages_that_are_gone_one_by_one_beside_an_idle_consumer_are_no_loss() -> None:
+    reading = reading_all()
+    reading.push(4, pending=1)
+    reading.status(heartbeat(4, 4))
+    reading.identify(reading.asked_for_identity(), 1, config=ALL, first_seq=1, last_seq=5)
+    assert told(reading, MessagesMissed) == []

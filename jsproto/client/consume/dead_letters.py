@@ -233,18 +233,25 @@ def _store(
         {"stream": letter.stream, "consumer": letter.consumer, "seq": str(letter.seq), "subject": original},
     )
     headers = _headers(letter, whole, missing)
+    msg_id = letter.msg_id
     for _ in range(_FENCES):
         last_seq = 0
         try:
             last: StoredMsg = yield js.get_last_msg(to, subject, level="leader", now=now, timeout=timeout)
-            if last.headers.get(MSG_ID) == letter.msg_id or (told and last.headers.get(ADVISORY) == told.id):
+            if told and last.headers.get(ADVISORY) == told.id:
+                return None
+            if last.headers.get(MSG_ID) == letter.msg_id and message is not None and message.timestamp > last.timestamp:
+                msg_id = (
+                    f"{letter.msg_id}:{message.timestamp}"  # that one is of the message which had the sequence before
+                )
+            elif (last.headers.get(MSG_ID) or "").startswith(letter.msg_id):
                 return None
             last_seq = last.seq
         except MessageNotFoundError:
             pass
         try:
             ack: PubAck = yield js.publish(
-                subject, b"" if whole is None else whole.data, headers=headers, msg_id=letter.msg_id,
+                subject, b"" if whole is None else whole.data, headers=headers, msg_id=msg_id,
                 expected_stream=to, expected_last_subject_seq=last_seq, now=now, timeout=timeout,
             )  # fmt: skip
         except StreamWrongLastSequenceError:

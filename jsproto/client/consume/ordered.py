@@ -76,7 +76,7 @@ from jsproto.errors import (
 )
 from jsproto.events import MessagesMissed, OrderedConsumerRecreated, StreamRecreated, StreamRolledBack
 from jsproto.grammar.api import ApiSubjects
-from jsproto.grammar.bodies import dumps
+from jsproto.grammar.bodies import MAX_UINT64, dumps
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.fields import checked_word
@@ -274,7 +274,17 @@ class OrderedConsumer(ResumingBuffer[D]):
         super()._receive_heartbeat(header, now)
         if self.phase is OrderedPhase.FOLLOWING:
             self._works()
+            if self._takes_all and not self._holes and self._expects_more(header):
+                self._found_holes([(self.last_seq, MAX_UINT64)], now)
             self._ask_about_holes(now)
+
+    def _expects_more(self, header: bytes) -> bool:
+        """Whether the last message was not the last one, and an idle consumer says that it has no more."""
+        last_reply = self._buffer.raws[-1][1] if self._buffer else self._last_reply
+        if not last_reply or self._token not in last_reply or b"Nats-Consumer-Stalled" in header:
+            return False
+        last = parse_jsack(last_reply)
+        return last.num_pending > 0 and last.sequence.stream == self.last_seq
 
     def _silent(self, first: bool, now: float) -> None:
         self._recreate(f"nothing came for {now - self._watch.heard_at:g} s", now)
@@ -404,7 +414,8 @@ class OrderedConsumer(ResumingBuffer[D]):
                 return StreamPosition(self.stream, seq, self._identity, last.timestamp)
         if self._end_seen.seq == seq:  # nothing has come since the stream told its end
             return self._end_seen
-        return StreamPosition(self.stream, seq, self._identity)
+        is_ahead = 0 <= self._end_seen.seq < seq  # nothing has come, and the stream did not go that far
+        return StreamPosition(self.stream, 0 if is_ahead else seq, self._identity)
 
     def _believe(self, check: PositionCheck, verdict: Verdict, now: float) -> None:
         """Go on as the ``verdict`` about the position says."""
@@ -429,7 +440,7 @@ class OrderedConsumer(ResumingBuffer[D]):
                 config.opt_start_seq = None
             self._begin_anew(floor, config, StreamRolledBack(self.stream, self.last_seq), now)
         else:
-            is_placed = self._is_placed or check.position.seq > 0
+            is_placed = (self._is_placed or check.position.seq > 0) and check.position.seq == self._floor
             first = check.facts.first_seq
             if verdict is Verdict.DROPPED and is_placed:
                 if not self._has_missed(check.position.seq, first):
@@ -464,6 +475,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         holes, self._holes = self._holes, []
         if self.phase is OrderedPhase.FOLLOWING:
             self._timers.stop(Timer.CREATED)
+            self._floor = max(self._floor, min(first_seq, holes[-1][1]) - 1)  # told once
         return all(self._has_missed(last, min(first_seq, after)) for last, after in holes if first_seq > last + 1)
 
     def _begin_anew(

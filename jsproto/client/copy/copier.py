@@ -250,7 +250,7 @@ class CopyGoal:
 
     def is_settled(self, source: SourcingConsumer[Any], info: ConsumerInfo) -> bool:
         """Whether the consumer has heard that this is stored, or that there is nothing more. ``info``: as it is now."""
-        if not (info.num_pending or info.num_ack_pending or source.pending_msgs):
+        if not (info.num_pending or source.pending_msgs) and (source.schedule is not None or not info.num_ack_pending):
             return True
         is_heard = source.schedule is not None or info.ack_floor.stream_seq >= (self._seq or 0)
         return self.is_reached(source) and is_heard
