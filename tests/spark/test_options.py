@@ -333,12 +333,13 @@ def test_an_offset_is_what_was_encoded(given: dict[str, StreamPosition]) -> None
 def test_where_a_micro_batch_begins(
     start: dict[str, StreamPosition], begins: dict[str, StreamPosition], end: dict[str, StreamPosition]
 ) -> None:
-    """The end of the first one says so, and goes first. Later ones say so of streams that are new."""
+    """The end of the first one says so, and goes first. Later ones say so of streams that are new, or came back."""
     initial, later = encode_offset(start, is_initial=True), encode_offset(start)
     planned = json.loads(json.dumps(encode_offset(end, SplitPlan(2, 9), begins=begins)))
     assert decode_offset(planned) == end
     assert decode_begins(initial, planned) == {**start, **begins}
     assert decode_begins(later, planned) == {**begins, **start}
+    assert decode_begins(later, json.loads(json.dumps(encode_offset(end, moved=begins)))) == {**start, **begins}
     assert decode_begins(initial, encode_offset(end)) == start  # of an older release
     assert decode_begins(initial, encode_offset(end, is_initial=True)) == {**start, **end}  # nothing was there
 
@@ -379,10 +380,11 @@ def test_an_offset_that_is_not_ours(offset: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("begins", DAMAGED)
-def test_a_begin_that_is_not_ours(begins: Any) -> None:
+@pytest.mark.parametrize("key", ["from", "moved"])
+def test_a_begin_that_is_not_ours(key: str, begins: Any) -> None:
     start = encode_offset({}, is_initial=True)
     with pytest.raises(OptionError, match="the checkpoint has offsets of another source"):
-        decode_begins(start, {**encode_offset({}), "from": begins})
+        decode_begins(start, {**encode_offset({}), key: begins})
 
 
 def test_a_checkpoint_of_other_streams() -> None:

@@ -7,6 +7,8 @@ Rules:
 * Spark does not keep where a query began, and asks again after a restart. So the offset that a query begins with says
   that it is one (``initial``), and the end of the first micro-batch says where that begins (``from``). It also does so
   of streams that are new in the query.
+* A stream that came back shorter, or was made anew, begins elsewhere than the micro-batch before ended. The end of the
+  micro-batch says where (``moved``), because the stream may not tell it again.
 * The end of a micro-batch holds how that is split into tasks. Sinks know a row by its task and its number there, so a
   micro-batch that is planned again, on another machine or with other options, is split as it was.
 * With ``readMode=sourcing`` it holds the tasks themselves, and the name of the consumer. Such a checkpoint is of no use
@@ -49,13 +51,19 @@ def encode_offset(
     plan: SplitPlan | None = None,
     *,
     begins: Mapping[str, StreamPosition] | None = None,
+    moved: Mapping[str, StreamPosition] | None = None,
     is_initial: bool = False,
 ) -> dict[str, Any]:
-    """As Spark is to keep it. ``begins``: where the micro-batch begins, of streams for which its start does not say."""
+    """As Spark is to keep it.
+
+    ``begins``: where the micro-batch begins, of streams for which its start does not say. ``moved``: of those for which
+    its start says what holds no more.
+    """
     initial = {"initial": 1} if is_initial else {}
     split = {} if plan is None else {"parts": plan.min_partitions, "most": plan.max_records_per_partition}
     begun = {"from": _encoded(begins)} if begins else {}
-    return {"v": VERSION, **initial, **split, **begun, "streams": _encoded(positions)}
+    elsewhere = {"moved": _encoded(moved)} if moved else {}
+    return {"v": VERSION, **initial, **split, **begun, **elsewhere, "streams": _encoded(positions)}
 
 
 def _encoded(positions: Mapping[str, StreamPosition]) -> dict[str, Any]:
@@ -109,16 +117,17 @@ def decode_offset(offset: Mapping[str, Any], consumer: str | None = None) -> dic
 def decode_begins(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, StreamPosition]:
     """Where the micro-batch from ``start`` to ``end`` begins. OptionError when these are not offsets of ours.
 
-    Where a query began its first micro-batch says, if a release that knows this has planned it.
+    Where a query began its first micro-batch says, if a release that knows this has planned it. Before 4.2 Spark does
+    not tell the start, and ``from`` may be a guess: a start that is not initial goes before it. ``moved`` is no guess.
     """
     since = decode_offset(start)
     try:
-        begun = _decoded(end.get("from", {}))
+        begun, moved = _decoded(end.get("from", {})), _decoded(end.get("moved", {}))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _foreign(end) from None
     if is_initial(end):  # it was empty
         begun = decode_offset(end)
-    return {**since, **begun} if is_initial(start) else {**begun, **since}
+    return {**since, **begun} if is_initial(start) else {**begun, **since, **moved}
 
 
 def is_initial(offset: Mapping[str, Any]) -> bool:

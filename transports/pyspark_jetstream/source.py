@@ -25,7 +25,6 @@ from pyspark.sql.types import StructType
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import StreamPosition
-from jsproto.rules.position import NEGATIVE, StreamFacts, judge
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
@@ -252,34 +251,36 @@ class JetStreamStreamReader(StreamReads):
         begins, end = self._client.request(lambda js: self._next(js, since, most))
         if is_same(since, end):  # split as it was, or Spark would take it for a new one
             return begin
-        return self._encoded(end, {name: begins[name] for name in end if is_initial(begin) or name not in since})
+        begun = {name: begins[name] for name in end if is_initial(begin) or name not in since}
+        moved = {name: begins[name] for name in end.keys() - begun.keys() if not is_at(begins[name], since[name])}
+        return encode_offset(end, self.split_plan, begins=begun, moved=moved)
 
     def _next(
         self, js: JetStream, since: Mapping[str, StreamPosition], most: int | None
     ) -> tuple[dict[str, StreamPosition], dict[str, StreamPosition]]:
         """Where the next micro-batch begins, and where it ends. DataLossError.
 
-        A stream that ends before its offset, or was made anew, has to say so twice. What else may have become of it is
-        looked at when the micro-batch is planned.
+        A stream that came back shorter, or was made anew, begins elsewhere from here on, however often the micro-batch
+        is planned. What its front has dropped is looked at when it is planned.
         """
         begins: dict[str, StreamPosition] = {}
         for name, info in self._infos.items():
             if name not in since:
                 begins[name] = position_at(js, info, first_of(info) - 1)
-            elif judge(since[name], StreamFacts.of(info)) in NEGATIVE:
-                begins[name], self._infos[name] = begin_at(js, info, since[name], self.options)
+            elif is_at(since[name], end_position(info)):  # idle: there is nothing to prove it for
+                begins[name] = since[name]
+            else:
+                begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
                 if self._until is not None and not is_at(begins[name], since[name]):
                     self._until[name] = end_position(self._infos[name])
-            else:
-                begins[name] = since[name]
         latest = self._until or self._ends()
         spans = {name: (begins[name].seq, place.seq) for name, place in latest.items()}
         ends = {}
         for name, seq in share(spans, most).items():
             if seq == latest[name].seq:
                 ends[name] = latest[name]
-            elif name in since and seq == since[name].seq:
-                ends[name] = since[name]
+            elif seq == begins[name].seq:
+                ends[name] = begins[name]
             else:
                 ends[name] = position_at(js, self._infos[name], seq)
         return begins, ends
