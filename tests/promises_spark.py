@@ -211,7 +211,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
             SPARK_ORIGINS + "ids_do_not_depend_on_what_came_before",
             SPARK_ORIGINS + "keys_are_overwritten_between_two_tries",
-            SPARK_ORIGINS + "a_cache_between_source_and_sink_changes_no_id",
+            SPARK_ORIGINS + "shuffled_rows_have_their_ids_in_whatever_order",
+            SPARK_ORIGINS + "ids_do_not_depend_on_how_many_tasks_a_chunk_has",
             SPARK_ORIGINS + "partitions_and_micro_batches_have_ids_of_their_own",
             SPARK_WRITES + "ids_that_rows_have_already",
             SPARK_WRITES + "what_a_batch_left_is_sent_in_another",
@@ -239,7 +240,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "Names hold where nothing lies between source and sink: no shuffle, cache or table, and no range that is "
             "read twice into one partition.",
             SPARK_REPETITION + "a_shuffle_between_source_and_sink",
-            SPARK_ORIGINS + "rows_are_named_where_they_come_in_order",
+            SPARK_ORIGINS + "rows_are_named_where_their_own_task_read_them",
         ),
         promise(
             "A repeated `atomic` task without names has to bring the same rows in the same order. A marker has a "

@@ -21,6 +21,7 @@ from pyspark_jetstream.message_ids import MessageIds, identified
 from pyspark_jetstream.messages import RowMessages
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.origins import MAX_RUNS, attempt_number, segments_of, task_number
+from pyspark_jetstream.repetition import pieces_of
 from pyspark_jetstream.rows import chunks_of
 from tests.spark.conftest import Made, data_of
 from tests.spark.memory import ATTEMPT, KIND, TARGET, Row, chunks_in
@@ -78,23 +79,39 @@ def segments(*rows: tuple[int | None, int | None, int | None], attempt: int | No
     values = [None if row == (None, None, None) else row for row in rows]
     half = len(values) // 2
     column = pa.chunked_array([pa.array(values[:half], KIND), pa.array([None, *values[half:]], KIND).slice(1)])
-    found = segments_of(column, attempt)
-    return None if found is None else [(each.task, [*each.seqs], each.is_own, each.is_single) for each in found]
+    return [
+        (each.task, [*each.seqs] if each.task is not None else len(each.seqs), each.rises, each.is_single)
+        for each in segments_of(column, attempt)
+    ]
 
 
-def test_rows_are_named_where_they_come_in_order() -> None:
+def test_rows_are_named_where_their_own_task_read_them() -> None:
+    """Row by row: neighbours change nothing."""
     one = [(1, 3, ATTEMPT), (1, 5, ATTEMPT), (1, 5, ATTEMPT)]
     assert segments(*one) == [(1, [3, 5, 5], True, False)]
     assert segments(*one[:2], (-2, 1, ATTEMPT), (1, 6, ATTEMPT)) == [
         (1, [3, 5], True, True), (-2, [1], True, True), (1, [6], True, True),
     ]  # fmt: skip
-    assert segments(*one, attempt=8) == segments(*one, attempt=None) == [(1, [3, 5, 5], False, False)]
-    assert segments(*one[:2], (1, 7, None)) == [(1, [3, 5, 7], False, True)]
-    assert segments(*reversed(one)) is None
-    assert segments(*one, (2, 1, ATTEMPT), (1, 4, ATTEMPT)) is None
-    assert segments(*one, (None, None, None)) is segments(*one, (1, None, ATTEMPT)) is None
-    assert segments(*((task, 1, ATTEMPT) for task in range(MAX_RUNS))) is not None
-    assert segments(*((task, 1, ATTEMPT) for task in range(MAX_RUNS + 1))) is None
+    assert segments(*one, attempt=8) == segments(*one, attempt=None) == [(None, 3, True, True)]
+    assert segments(*one[:2], (1, 7, None)) == [(1, [3, 5], True, True), (None, 1, True, True)]
+    assert segments(*reversed(one)) == [(1, [5, 5, 3], False, False)]
+    other = [(None, None, None), (1, None, ATTEMPT), (None, 9, ATTEMPT), (2, 9, 8)]
+    assert segments(*one[:1], *other, *one[1:2]) == [(1, [3], True, True), (None, 4, True, True), (1, [5], True, True)]
+
+
+def test_names_that_do_not_tell_how_far_a_task_has_come() -> None:
+    """They come out of order, or not all rows have one, or they are too many for a marker."""
+
+    def are_named(rows: Sequence[Row], attempt: int = ATTEMPT) -> bool:
+        (chunk,) = chunks_in(rows, attempt=attempt)
+        return all(piece.segment is not None for piece in pieces_of(chunk))
+
+    many = [Row("x", task, 1) for task in range(MAX_RUNS + 1)]
+    assert are_named(many[1:]) and not are_named(many)
+    assert are_named([Row("x", 1, 3), Row("x", 2, 1), Row("x", 1, 3)])
+    assert not are_named([Row("x", 1, 3), Row("x", 2, 1), Row("x", 1, 2)])
+    assert not are_named([Row("x", 1, 3), Row("x", 1, 2)])
+    assert not are_named(many[1:], attempt=ATTEMPT + 1)
 
 
 def test_a_read_names_its_rows(js: JetStream, stream: Made, source: Any) -> None:
@@ -235,8 +252,8 @@ def test_ids_do_not_depend_on_what_came_before(data: st.DataObject, named: bool)
     after = ids_of(left, named=named, cuts=data.draw(cut_places))
     assert after == {data: each for data, each in before.items() if data in after}
     assert max(Counter(each for ids in before.values() for each in ids).values(), default=1) == 1
-    if not named:
-        assert ids_of(data.draw(st.permutations(left)), named=False) == after
+    if not named or all(count == 1 for count in Counter((row.task, row.seq) for row in left).values()):
+        assert ids_of(data.draw(st.permutations(left)), named=named, cuts=data.draw(cut_places)) == after
 
 
 def test_equal_rows_are_as_many_ids() -> None:
@@ -245,20 +262,32 @@ def test_equal_rows_are_as_many_ids() -> None:
     assert ids_of([Row("x", 1, 5), Row("x", 1, 5), Row("x", 2, 5)]) == {"x": ["p.s1.5", "p.s1.5.1", "p.s2.5"]}
 
 
-def test_a_cache_between_source_and_sink_changes_no_id() -> None:
-    """The first try fills it, with names of its own attempt. The second one reads it."""
-    rows = [Row(f"{n}", 1, n) for n in range(1, 9)]
-    assert ids_of(rows, attempt=ATTEMPT) == ids_of(rows, attempt=ATTEMPT + 1, cuts=[3])
-    several = [Row("a", 1, 1), Row("b", 1, 1)]
-    assert len({each for ids in ids_of(several, attempt=8).values() for each in ids}) == 2
+@given(st.data())
+def test_shuffled_rows_have_their_ids_in_whatever_order(data: st.DataObject) -> None:
+    """Another task has read them, so content counts, of several rows of a message too."""
+    rows = [Row(f"{task}.{seq}.{number}", task, seq) for task in (1, 2) for seq in (1, 2, 3) for number in (0, 1)]
+    first = ids_of(rows, attempt=ATTEMPT + 1, cuts=data.draw(cut_places))
+    again = ids_of(data.draw(st.permutations(rows)), attempt=ATTEMPT + 2, cuts=data.draw(cut_places))
+    assert first == again == ids_of(rows, named=False)
+
+
+def test_ids_do_not_depend_on_how_many_tasks_a_chunk_has() -> None:
+    """``coalesce`` puts many ranges into a partition. The less rows they have left, the more come in a chunk."""
+    rows = [Row(f"{task}.{seq}", task, seq) for task in range(3 * MAX_RUNS) for seq in (1, 2, 3)]
+    left = [row for row in rows if row.seq == 2]
+    whole = ids_of(rows, cuts=[*range(0, len(rows), 20)])
+    assert ids_of(left) == {row.data: whole[row.data] for row in left}
+    assert whole["9.2"] == ["p.s9.2"]
 
 
 def test_a_range_that_is_read_twice_into_one_partition() -> None:
-    """A union with itself: the second time goes by content, so both are stored."""
+    """A union with itself: the second row of a name has a number, whatever has vanished."""
     first, second = [Row(f"a{n}", 1, n) for n in range(1, 5)], [Row(f"b{n}", 1, n) for n in range(1, 5)]
     found = ids_of([*first, *second], cuts=[4])
-    assert len({each for ids in found.values() for each in ids}) == 8
     assert [found[f"a{n}"] for n in range(1, 5)] == [[f"p.s1.{n}"] for n in range(1, 5)]
+    assert [found[f"b{n}"] for n in range(1, 5)] == [[f"p.s1.{n}.1"] for n in range(1, 5)]
+    left = [*first[:2], first[3], *second[:2], second[3]]
+    assert ids_of(left) == {row.data: found[row.data] for row in left}
 
 
 def test_partitions_and_micro_batches_have_ids_of_their_own() -> None:

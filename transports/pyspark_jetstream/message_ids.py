@@ -1,16 +1,18 @@
 """Message ids of rows, for ``fastDedup``: the same row has the same id when it comes again.
 
-* An id is ``PREFIX.BATCH.PARTITION`` and what is the row's own: its name, or else a digest of its subject, data and
-  headers. It never depends on what came before, so a row that has vanished shifts nothing.
-* Names count in the order of the source alone. Rows of one message need its task as well, which keeps their order. A
-  second row of the same name, or of the same content, has a number after it.
-* A partition's digests are kept, 100 bytes for a row. Names cost nothing.
+* An id is ``PREFIX.BATCH.PARTITION`` and what is the row's own: its name where that holds, or else a digest of its
+  subject, data and headers. Neither depends on other messages, on the order of rows, or on how they are cut in chunks.
+* A second row of the same name, or of the same content, has a number after it. Only rows of one message, of the task
+  that reads it, are numbered by name: their order is its own.
+* A partition's digests are kept, 100 bytes for a row. Of names in the source's order, 8 bytes are kept.
 
 Not here: names (``origins``), digests (``digests``), sending (``delivery``).
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -40,10 +42,7 @@ class MessageIds:
     def __init__(self, head: str) -> None:
         """``head``: what they begin with."""
         self._head = head
-        self._rises = True  # names have come in order so far
-        self._last: dict[
-            int, tuple[int, int]
-        ] = {}  # of each task of the source: the last sequence, and rows after its first
+        self._names: dict[int, _Names] = {}  # of each task of the source
         self._known: set[bytes] = set()  # digests
         self._several = Counter[bytes]()  # how often those came that came again
 
@@ -51,27 +50,16 @@ class MessageIds:
         """The ids of the rows that come next."""
         segments = chunk.segments if isinstance(chunk, RowMessages) else None
         if segments is None:
-            self._rises = False
-        elif self._rises:
-            self._rises = all(each.seqs[0] >= self._last.get(each.task, (0, 0))[0] for each in segments)
-        if self._rises and segments is not None and all(each.is_own or self._is_single(each) for each in segments):
-            return [each for segment in segments for each in self._named(segment)]
-        return [*self._by_content(chunk)]
-
-    def _is_single(self, segment: Segment) -> bool:
-        return segment.is_single and segment.seqs[0] > self._last.get(segment.task, (0, 0))[0]
-
-    def _named(self, segment: Segment) -> list[str]:
-        head = f"{self._head}s{segment.task & (2**64 - 1):x}."
-        if self._is_single(segment):
-            self._last[segment.task] = segment.seqs[-1], 0
-            return [f"{head}{seq}" for seq in segment.seqs]
-        found = []
-        last, number = self._last.get(segment.task, (0, 0))
-        for seq in segment.seqs:
-            last, number = seq, number + 1 if seq == last else 0
-            found.append(f"{head}{seq}.{number}" if number else f"{head}{seq}")
-        self._last[segment.task] = last, number
+            return [*self._by_content(chunk)]
+        found: list[str] = []
+        for segment in segments:
+            start = len(found)
+            if segment.task is None:
+                found += self._by_content(chunk[start : start + len(segment.seqs)])
+            else:
+                names = self._names.setdefault(segment.task, _Names())
+                head = f"{self._head}s{segment.task & (2**64 - 1):x}."
+                found += [head + name for name in names.of(segment)]
         return found
 
     def _by_content(self, chunk: Sequence[Row]) -> Iterator[str]:
@@ -82,6 +70,32 @@ class MessageIds:
             else:
                 self._known.add(digest)
                 yield f"{self._head}{digest.hex()}"
+
+
+class _Names:
+    """Names of rows of one task of the source, that have come."""
+
+    def __init__(self) -> None:
+        self._risen = array("q")  # sequences, each above all before it
+        self._fallen: set[int] = set()  # the others
+        self._several = Counter[int]()  # how often those came that came again
+
+    def of(self, segment: Segment) -> Iterator[str]:
+        seqs = segment.seqs
+        if segment.is_single and (not self._risen or seqs[0] > self._risen[-1]):
+            self._risen.extend(seqs)
+            return map(str, seqs)
+        return map(self._next, seqs)
+
+    def _next(self, seq: int) -> str:
+        if not self._risen or seq > self._risen[-1]:
+            self._risen.append(seq)
+        elif self._risen[bisect_left(self._risen, seq)] != seq and seq not in self._fallen:
+            self._fallen.add(seq)
+        else:
+            self._several[seq] += 1
+            return f"{seq}.{self._several[seq]}"
+        return str(seq)
 
 
 def _with_header(row: Row, name: str, value: str) -> Row:

@@ -3,8 +3,7 @@
 * ``origin.task`` is a number for the range that a task of the source reads, ``origin.seq`` the message's sequence. They
   name a row, whatever is deleted or overwritten before it.
 * ``origin.attempt`` is a number for the task that reads it. Only where it is that of the task that writes, there is
-  nothing between both: no shuffle, no cache, no table. So sequences come in order, and "up to here" means all of them.
-* Where rows come in another order, or without names, ``segments_of`` gives none.
+  nothing between both: no shuffle, no cache, no table. Only there a name holds.
 
 Not here: what follows from names (``repetition`` for ``atomic``, ``message_ids`` for ``fastDedup``).
 """
@@ -25,23 +24,23 @@ if TYPE_CHECKING:
 
 APP_ID: Final = "spark.app.id"
 MAX_RUNS: Final = 64
-"""Tasks of the source in a chunk, and in a marker. A shuffle has more."""
+"""Tasks of the source in a marker, and segments of a chunk that it can tell."""
 
 
 class Segment(NamedTuple):
-    """Rows one after the other that come from one task of the source, with sequences that never fall.
+    """Rows one after the other whose names hold, of one task of the source, or whose names do not.
 
-    ``is_own``: that task writes them, too. ``is_single``: no two have the same sequence.
+    ``task`` is None where they do not. ``rises``: no sequence is below the one before it. ``is_single``: each is above.
     """
 
-    task: int
+    task: int | None
     seqs: Sequence[int]
-    is_own: bool = True
+    rises: bool = True
     is_single: bool = True
 
     def between(self, start: int, stop: int) -> Segment:
         """Some of them."""
-        return Segment(self.task, self.seqs[start:stop], self.is_own, self.is_single)
+        return Segment(self.task, self.seqs[start:stop], self.rises, self.is_single)
 
 
 def task_number(stream: str, identity: str | None, lo: int, hi: int, subject: str | None) -> int:
@@ -62,30 +61,19 @@ def _number(*parts: object) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def segments_of(origins: pa.ChunkedArray, attempt: int | None) -> Sequence[Segment] | None:
-    """The names of rows, of their column. ``attempt``: the number of the task that writes them.
-
-    None: some have no name, or their order is another one, or they come from more tasks than ``MAX_RUNS``.
-    """
-    array = origins.combine_chunks()
-    tasks, seqs, attempts = array.flatten()
-    if tasks.null_count or seqs.null_count:
-        return None
-    encoded = pc.run_end_encode(tasks)
-    ends = encoded.run_ends.to_pylist()
-    if len(ends) > MAX_RUNS:
-        return None
-    is_own = attempt is not None and not attempts.null_count and pc.all(pc.equal(attempts, attempt)).as_py()
+def segments_of(origins: pa.ChunkedArray, attempt: int | None) -> Sequence[Segment]:
+    """The names of all rows, of their column. ``attempt``: the number of the task that writes them."""
+    tasks, seqs, attempts = origins.combine_chunks().flatten()
+    is_named = pc.and_(tasks.is_valid(), seqs.is_valid())
+    is_own = pc.and_(pc.fill_null(pc.equal(attempts, pa.scalar(attempt, pa.int64())), False), is_named)
+    tasks = pc.if_else(is_own, tasks, 0)
+    changes = pc.or_(pc.not_equal(tasks[1:], tasks[:-1]), pc.xor(is_own[1:], is_own[:-1]))
+    starts = [0, *pc.add(pc.indices_nonzero(changes), 1).to_pylist()]
+    seqs = seqs.fill_null(0)
     numbers = memoryview(seqs.buffers()[1]).cast("q")[seqs.offset : seqs.offset + len(seqs)]
     found: list[Segment] = []
-    last: dict[int, int] = {}
-    for task, (start, stop) in zip(encoded.values.to_pylist(), pairwise([0, *ends]), strict=True):
-        step = pc.min(pc.pairwise_diff(seqs.slice(start, stop - start))).as_py()
-        if step is not None and step < 0:
-            return None
-        found.append(Segment(task, numbers[start:stop], is_own, step is None or step > 0))
-    for segment in found:
-        if segment.task in last and segment.seqs[0] < last[segment.task]:
-            return None
-        last[segment.task] = segment.seqs[-1]
+    for start, stop in pairwise([*starts, len(seqs)]):
+        task = tasks[start].as_py() if is_own[start].as_py() else None
+        step = None if task is None else pc.min(pc.pairwise_diff(seqs.slice(start, stop - start))).as_py()
+        found.append(Segment(task, numbers[start:stop], step is None or step >= 0, step is None or step > 0))
     return found

@@ -45,9 +45,9 @@ class Piece(NamedTuple):
 
 
 def pieces_of(chunk: Sequence[Row]) -> Sequence[Piece]:
-    """The rows of a chunk, cut where their names come from another task."""
+    """The rows of a chunk, cut where their names come from another task. One piece, if names do not tell "up to here"."""
     segments = chunk.segments if isinstance(chunk, RowMessages) else None
-    if segments is None:
+    if segments is None or len(segments) > MAX_RUNS or not _are_in_order(segments):
         return [Piece(chunk)]
     found, start = [], 0
     for segment in segments:
@@ -55,6 +55,15 @@ def pieces_of(chunk: Sequence[Row]) -> Sequence[Piece]:
         found.append(Piece(chunk[start:stop], segment))
         start = stop
     return found
+
+
+def _are_in_order(segments: Sequence[Segment]) -> bool:
+    last: dict[int, int] = {}
+    for segment in segments:
+        if segment.task is None or not segment.rises or segment.seqs[0] < last.get(segment.task, 0):
+            return False
+        last[segment.task] = segment.seqs[-1]
+    return True
 
 
 class Repetition:
@@ -95,7 +104,6 @@ class Repetition:
         self.is_named = (
             self.is_named
             and segment is not None
-            and segment.is_own
             and (before is None or before.seq <= segment.seqs[0])
         )
         if marker is None:
