@@ -206,8 +206,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "every row once, as long as the repetition comes within the stream's `duplicate_window` (2 minutes, "
-            "unless you set it) and brings the row in the same partition: by message ids of its name or content, which "
-            "take the place of what `headers` has. It costs the server twice the work",
+            "unless you set it) and brings the row in the same partition: by message ids of its name where that holds, "
+            "else of its content, which take the place of what `headers` has. The order does not matter. It costs the "
+            "server twice the work",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
             SPARK_ORIGINS + "ids_do_not_depend_on_what_came_before",
             SPARK_ORIGINS + "keys_are_overwritten_between_two_tries",
@@ -237,9 +238,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_ORIGINS + "keys_are_overwritten_between_two_tries",
         ),
         promise(
-            "Names hold where nothing lies between source and sink: no shuffle, cache or table, and no range that is "
-            "read twice into one partition.",
+            "Names hold where nothing lies between source and sink: no shuffle, cache or table.",
             SPARK_REPETITION + "a_shuffle_between_source_and_sink",
+            SPARK_ORIGINS + "ids_do_not_depend_on_how_many_tasks_a_chunk_has",
             SPARK_ORIGINS + "rows_are_named_where_their_own_task_read_them",
         ),
         promise(
@@ -267,6 +268,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "A query whose markers have all gone fails before a row is stored, and the error says how to go on.",
             SPARK_REPETITION + "markers_that_were_dropped",
+            SPARK_REPETITION + "a_target_that_knows_nothing_of_a_query",
+            SPARK_REPETITION + "a_server_marks_that_it_removed_markers",
         ),
         promise(
             "repeated after the target has dropped their markers, they are stored a second time, and so is what "

@@ -13,6 +13,7 @@ import pyarrow as pa
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.errors import MessageNotFoundError
 from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.headers import NO_HEADERS, Headers
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE
 from jsproto.grammar.subjects import matches
 from pyspark_jetstream.atomic import Stored, mark_whole
@@ -46,6 +47,7 @@ class Message(NamedTuple):
     seq: int
     subject: str
     data: bytes
+    headers: Headers = NO_HEADERS
 
 
 class Memory:
@@ -75,8 +77,8 @@ class Memory:
         return self._one([each for each in reversed(self.messages) if each.subject == subject])
 
     def get_msg(self, _: str, seq: int, *, subject: str, next: bool, level: str) -> Message:
-        assert (seq, next, level) == (1, True, "leader")
-        return self._one([each for each in self.messages if matches(subject, each.subject)])
+        assert (next, level) == (True, "leader")
+        return self._one([each for each in self.messages if each.seq >= seq and matches(subject, each.subject)])
 
     def publish(self, subject: str, data: bytes, *, expected_last_subject_seq: int | None = None) -> None:
         if expected_last_subject_seq is not None:
@@ -108,6 +110,12 @@ class Memory:
         self.messages.append(Message(self.last_seq, subject, data))
 
     # -- what tests do -------------------------------------------------------------------------------------------------
+
+    def mark_removed(self, subject: str) -> None:
+        """As a server does where nothing is left on a subject."""
+        self.messages = [each for each in self.messages if each.subject != subject]
+        self.last_seq += 1
+        self.messages.append(Message(self.last_seq, subject, b"", Headers([("Nats-Marker-Reason", "MaxAge")])))
 
     def drop(self, count: int) -> None:
         """As a limit does: the oldest messages go."""

@@ -28,49 +28,48 @@ JOB = TaskId("job", 5, 2, in_turn=False)
 
 
 @pytest.mark.parametrize(
-    ("own", "whole", "dropped", "older", "verdict", "of_job"),
+    ("own", "whole", "older", "verdict", "of_job"),
     [
-        (None, None, False, False, Verdict.BEGIN, Verdict.BEGIN),
-        (3, None, True, False, Verdict.BEGIN, Verdict.BEGIN),
-        (4, 4, True, False, Verdict.BEGIN, Verdict.BEGIN),
-        (None, 4, True, False, Verdict.BEGIN, Verdict.BEGIN),
-        (None, None, True, True, Verdict.BEGIN, Verdict.BEGIN),
-        (None, None, True, False, Verdict.UNPROVED, Verdict.BEGIN),
-        (None, 3, False, False, Verdict.GAP, Verdict.BEGIN),
-        (3, 3, True, False, Verdict.GAP, Verdict.BEGIN),
-        (5, 4, True, False, Verdict.GO_ON, Verdict.GO_ON),
-        (5, None, True, False, Verdict.GO_ON, Verdict.GO_ON),
-        (5, 5, False, False, Verdict.COMPARE, Verdict.COMPARE),
-        (4, 5, False, False, Verdict.COMPARE, Verdict.COMPARE),
-        (None, 5, True, False, Verdict.COMPARE, Verdict.COMPARE),
-        (6, None, False, False, Verdict.AHEAD, Verdict.AHEAD),
-        (None, 6, False, False, Verdict.AHEAD, Verdict.AHEAD),
-        (5, 7, False, False, Verdict.AHEAD, Verdict.AHEAD),
-        (6, 5, False, False, Verdict.AHEAD, Verdict.AHEAD),
+        (3, None, False, Verdict.BEGIN, Verdict.BEGIN),
+        (4, 4, False, Verdict.BEGIN, Verdict.BEGIN),
+        (None, 4, False, Verdict.BEGIN, Verdict.BEGIN),
+        (None, None, True, Verdict.BEGIN, Verdict.BEGIN),
+        (None, None, False, Verdict.UNPROVED, Verdict.BEGIN),
+        (None, 3, False, Verdict.GAP, Verdict.BEGIN),
+        (3, 3, False, Verdict.GAP, Verdict.BEGIN),
+        (5, 4, False, Verdict.GO_ON, Verdict.GO_ON),
+        (5, None, False, Verdict.GO_ON, Verdict.GO_ON),
+        (5, 5, False, Verdict.COMPARE, Verdict.COMPARE),
+        (4, 5, False, Verdict.COMPARE, Verdict.COMPARE),
+        (None, 5, False, Verdict.COMPARE, Verdict.COMPARE),
+        (6, None, False, Verdict.AHEAD, Verdict.AHEAD),
+        (None, 6, False, Verdict.AHEAD, Verdict.AHEAD),
+        (5, 7, False, Verdict.AHEAD, Verdict.AHEAD),
+        (6, 5, False, Verdict.AHEAD, Verdict.AHEAD),
     ],
 )
 def test_each_line_of_the_table(
-    own: int | None, whole: int | None, dropped: bool, older: bool, verdict: Verdict, of_job: Verdict
+    own: int | None, whole: int | None, older: bool, verdict: Verdict, of_job: Verdict
 ) -> None:
-    found = Found(own, whole, dropped, older)
+    found = Found(own, whole, older)
     assert judge(TASK, found) is verdict
     assert judge(JOB, found) is of_job
 
 
 def test_the_first_micro_batch_has_nothing_to_be_proved_by() -> None:
     """Its markers may have been dropped, and then it looks new. The README says so."""
-    assert judge(TaskId("q", 0, 0), Found(None, None, True, False)) is Verdict.BEGIN
+    assert judge(TaskId("q", 0, 0), Found(None, None, False)) is Verdict.BEGIN
 
 
 @pytest.mark.parametrize("task", [TASK, JOB])
 def test_an_error_says_what_to_do(task: TaskId) -> None:
     assert 'publish {"v": 2, "batch": 4} to t.$spark.q.all' in refusal(
-        Verdict.UNPROVED, TASK, Found(None, None, True, False), OPTIONS
+        Verdict.UNPROVED, TASK, Found(None, None, False), OPTIONS
     )
     assert "the last micro-batch that the stream has as a whole is 2, and not 4" in refusal(
-        Verdict.GAP, TASK, Found(None, 2, False, False), OPTIONS
+        Verdict.GAP, TASK, Found(None, 2, False), OPTIONS
     )
-    text = refusal(Verdict.AHEAD, task, Found(8, 7, False, False), OPTIONS)
+    text = refusal(Verdict.AHEAD, task, Found(8, 7, False), OPTIONS)
     assert ("give a higher txnVersion" if task is JOB else "a new checkpointLocation") in text
     assert " 8 " in text
 
@@ -99,6 +98,12 @@ def test_a_marker_of_an_older_release() -> None:
     [
         (b"", "is no marker"),
         (b"[]", "is no marker"),
+        (b"[" * 100_000, "is no marker"),
+        (b'{"v": 2, "batch": 1, "rows": 2, "runs": [[Infinity, 1, 1]]}', "is no marker"),
+        (
+            b"\xff",
+            "is no marker: .* Delete it, and the marker before it counts again. Or take a new checkpointLocation",
+        ),
         (b"{}", "is no marker"),
         (b'{"batch": "1", "rows": 2}', "is no marker"),
         (b'{"batch": -1, "rows": 2}', "is no marker"),

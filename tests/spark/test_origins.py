@@ -107,7 +107,8 @@ def test_names_that_do_not_tell_how_far_a_task_has_come() -> None:
         return all(piece.segment is not None for piece in pieces_of(chunk))
 
     many = [Row("x", task, 1) for task in range(MAX_RUNS + 1)]
-    assert are_named(many[1:]) and not are_named(many)
+    assert are_named(many[1:])
+    assert not are_named(many)
     assert are_named([Row("x", 1, 3), Row("x", 2, 1), Row("x", 1, 3)])
     assert not are_named([Row("x", 1, 3), Row("x", 2, 1), Row("x", 1, 2)])
     assert not are_named([Row("x", 1, 3), Row("x", 1, 2)])

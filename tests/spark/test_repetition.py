@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pyspark_jetstream.atomic import BATCH_BYTES
 from pyspark_jetstream.delivery import store
 from pyspark_jetstream.markers import Marker, TaskId, WriteError
 from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import write_options
 from tests.spark.memory import ATTEMPT, OPTIONS, DeadError, Memory, Row, chunks_in
 
 pytestmark = pytest.mark.spark
@@ -312,10 +314,62 @@ def test_markers_that_were_dropped() -> None:
     with pytest.raises(DeadError):
         stream.write(rows, TaskId("q", 5, 0), dies_after=1)
     stream.drop(100)
-    with pytest.raises(WriteError, match="has dropped messages.* a part of micro-batch 5 may have been stored"):
+    with pytest.raises(WriteError, match="no marker of this query .* a part of micro-batch 5 may have been stored"):
         stream.write(rows, TaskId("q", 5, 0))
     stream.publish("t.$spark.q.all", bytes(Marker(4)))  # what the error says, by somebody who knows
     assert stream.write(rows, TaskId("q", 5, 0)) == (10, 10)
+
+
+@pytest.mark.parametrize("before", ["nothing", "first micro-batch", "another marker subject"])
+def test_a_target_that_knows_nothing_of_a_query(before: str) -> None:
+    """It was made anew, or the query had another delivery or marker subject: then half of the rows may be there."""
+    stream, rows, task = Memory(), rows_of((1, 10)), TaskId("q", 3, 0)
+    if before == "another marker subject":
+        stream.commit(TaskId("q", 2, 0))
+        with pytest.raises(DeadError):
+            stream.write(rows, task, dies_after=1)
+    options = write_options({"servers": "nats://x", "stream": "T", "delivery": "atomic", "markerSubject": "t.other"})
+    count = len(stream.messages)
+    if before == "first micro-batch":
+        assert stream.write(rows, TaskId("q", 0, 0), options=options) == (10, 10)
+        return
+    with pytest.raises(
+        WriteError, match=r'no marker of this query \(t.other.\$spark.q.\*\).*publish \{"v": 2, "batch": 2\}'
+    ):
+        stream.write(rows, task, options=options)
+    assert len(stream.messages) == count
+    assert stream.write(rows[4:], replace(task, query="job", in_turn=False), options=options).sent == 6
+
+
+def test_a_server_marks_that_it_removed_markers() -> None:
+    """A partition had no rows for longer than the stream keeps messages."""
+    stream = Memory()
+    for batch in range(2):
+        for partition in range(2):
+            stream.write([Row(f"{batch}.{partition}", 1 + partition, 1)], TaskId("q", batch, partition))
+        stream.commit(TaskId("q", batch, 0))
+    stream.mark_removed("t.$spark.q.1")
+    assert stream.write([Row("2.1", 1, 9)], TaskId("q", 2, 1)) == (1, 1)
+    for subject in ("t.$spark.q.1", "t.$spark.q.all"):
+        stream.mark_removed(subject)
+    stream.messages.sort(key=lambda message: not message.headers)  # the marker of partition 0 is not the first
+    stream.messages[:] = [message._replace(seq=seq) for seq, message in enumerate(stream.messages, 1)]
+    assert stream.write([Row("3.1", 1, 9)], TaskId("q", 3, 1)) == (1, 1)
+    stream.mark_removed("t.$spark.q.0")
+    stream.mark_removed("t.$spark.q.1")
+    with pytest.raises(WriteError, match="no marker of this query"):
+        stream.write([Row("4.1", 1, 9)], TaskId("q", 4, 1))
+    stream.commit(TaskId("q", 3, 0))
+    assert set(stream.history.values()) == {1}
+
+
+def test_a_damaged_marker_is_told_with_its_subject() -> None:
+    stream = Memory()
+    stream.publish("t.$spark.q.0", b"")
+    with pytest.raises(WriteError, match=r"message 1 on t\.\$spark\.q\.0 is no marker: .* Delete it"):
+        stream.write(rows_of((1, 3)), TASK)
+    stream.drop(1)
+    assert stream.write(rows_of((1, 3)), TASK) == (3, 3)
 
 
 def test_a_stream_that_lost_its_end() -> None:

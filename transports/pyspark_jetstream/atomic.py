@@ -48,6 +48,7 @@ from pyspark_jetstream.repetition import WAYS_OUT, OtherRowsError, Piece, Repeti
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
 BATCH_BYTES: Final = 8 * 1024 * 1024  # of payloads
 REFUSED_PAUSE: Final = 0.1  # seconds before a refused batch is tried again, doubled each time
+MARKER_REASON: Final = "Nats-Marker-Reason"  # of a server's own marker, of what it removed
 MAX_REFUSED_PAUSE: Final = REFUSED_PAUSE * 2 ** (TRIES - 1)
 _TRANSIENT_REFUSALS: Final = (
     AtomicPublishIncompleteBatchError,
@@ -66,7 +67,10 @@ class Stored(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The newest message on a subject of markers. ``seq`` is 0, and ``marker`` None, if there is none."""
+    """The newest message on a subject of markers. ``seq`` is 0 if there is none.
+
+    ``marker`` is None then, and where a server has marked that it removed them.
+    """
 
     seq: int = 0
     marker: Marker | None = None
@@ -147,20 +151,18 @@ def _check_moved(before: _Last, last: _Last, task: TaskId, subject: str, rows: i
     if before.of(task) is not None and (last.batch is None or last.batch < task.batch):
         raise WriteError(f"rows of {task}: the marker of row {rows} on {subject} has gone")
     if last.batch is not None and last.batch > task.batch:
-        found = Found(last.batch, None, has_dropped=False, has_older=False)
+        found = Found(last.batch, None, has_older=False)
         raise WriteError(refusal(Verdict.AHEAD, task, found, options))
 
 
 def _found(js: JetStream, task: TaskId, options: WriteOptions, last: _Last, whole: _Last) -> Found:
-    """What the markers and the stream say. They are read first: what the stream has kept since, it had then."""
-    info = js.stream_info(options.stream)
-    check_keeps_markers(info.config, options)
-    has_dropped = info.state.first_seq > 1
+    """What the markers say of a stream that keeps them. OptionError for another one."""
+    check_keeps_markers(js.stream_info(options.stream).config, options)
     has_older = False
-    if has_dropped and last.marker is None and whole.marker is None:
+    if last.marker is None and whole.marker is None:
         oldest = _first(js, options.stream, any_marker(options, task.query))
         has_older = oldest.batch is not None and oldest.batch < task.batch
-    return Found(last.batch, whole.batch, has_dropped, has_older)
+    return Found(last.batch, whole.batch, has_older)
 
 
 def _read(js: JetStream, stream: str, subject: str) -> _Last:
@@ -172,14 +174,19 @@ def _read(js: JetStream, stream: str, subject: str) -> _Last:
 
 
 def _first(js: JetStream, stream: str, subject: str) -> _Last:
-    """The oldest marker. WriteError when the message is none."""
+    """The oldest marker. WriteError when a message before it is none."""
+    found = _Last()
     try:
-        return _decoded(js.get_msg(stream, 1, subject=subject, next=True, level="leader"))
+        while found.marker is None:
+            found = _decoded(js.get_msg(stream, found.seq + 1, subject=subject, next=True, level="leader"))
     except MessageNotFoundError:
         return _Last()
+    return found
 
 
 def _decoded(message: StoredMsg) -> _Last:
+    if not message.data and MARKER_REASON in message.headers:
+        return _Last(message.seq)
     try:
         return _Last(message.seq, decode_marker(message.data))
     except MarkerError as error:
@@ -237,5 +244,5 @@ def mark_whole(js: JetStream, options: WriteOptions, task: TaskId) -> None:
         with suppress(StreamWrongLastSequenceError):  # another driver stores it as well, or the answer was lost
             js.publish(subject, bytes(Marker(task.batch)), expected_last_subject_seq=last.seq)
     if last.batch > task.batch:
-        found = Found(None, last.batch, has_dropped=False, has_older=False)
+        found = Found(None, last.batch, has_older=False)
         raise WriteError(refusal(Verdict.AHEAD, task, found, options))

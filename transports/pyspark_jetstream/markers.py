@@ -5,7 +5,8 @@
   (``runs``).
 * The marker of the whole, on ``markerSubject.$spark.QUERY.all``, is stored by the driver's commit: all is stored.
 * A stream drops messages in the order of their age. So a marker of an earlier micro-batch proves that no marker of this
-  one has gone.
+  one has gone. Without any, the target may be another one, or the markers be elsewhere.
+* A server's delete marker (``Nats-Marker-Reason``) says that there is none.
 * Markers have no TTL of ``never``. They would hold the front of the stream, which tells readers what they have lost.
 * Where nothing is proved, rows are refused: the error says what to do.
 
@@ -101,22 +102,31 @@ def decode_marker(data: bytes) -> Marker:
             if digest is not None and not isinstance(digest, str):
                 raise TypeError
             by_task = (
-                None if runs is None else {int(task): Run(_count(seq), _count(of_it)) for task, seq, of_it in runs}
+                None if runs is None else {_number(task): Run(_count(seq), _count(of_it)) for task, seq, of_it in runs}
             )
             if rows and digest is None and not by_task:
                 raise ValueError
             return Marker(batch, rows, digest, by_task)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise MarkerError("is no marker: who else writes there?") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise MarkerError(
+            "is no marker: who else writes there? Delete it, and the marker before it counts again. Or take a new "
+            "checkpointLocation, or for a job another txnAppId: that stores all rows again"
+        ) from None
     raise MarkerError(
         f"is a marker of version {version}: this release knows versions 1 and {VERSION}, take a newer one"
     )
 
 
-def _count(value: object) -> int:
-    if type(value) is not int or value < 0:
+def _number(value: object) -> int:
+    if type(value) is not int:
         raise ValueError
     return value
+
+
+def _count(value: object) -> int:
+    if (count := _number(value)) < 0:
+        raise ValueError
+    return count
 
 
 # -- subjects and streams ----------------------------------------------------------------------------------------------
@@ -177,13 +187,11 @@ class Found(NamedTuple):
     Attributes:
         ``own``: the micro-batch of the marker of its partition. None: there is none.
         ``whole``: the micro-batch of the marker of the whole. None: there is none.
-        ``has_dropped``: the stream does not begin with its first message any more.
         ``has_older``: the query has some marker of an earlier micro-batch.
     """
 
     own: int | None
     whole: int | None
-    has_dropped: bool
     has_older: bool
 
 
@@ -196,7 +204,7 @@ def judge(task: TaskId, found: Found) -> Verdict:
     | the marker of this whole | COMPARE |
     | the partition's marker of this micro-batch | GO_ON |
     | micro-batches come in turn, and the marker of the whole is older than the one before | GAP |
-    | they come in turn, this is not the first, no marker is older, and the stream has dropped messages | UNPROVED |
+    | they come in turn, this is not the first, and no marker is older | UNPROVED |
     | else | BEGIN |
     """
     own, whole, batch = found.own, found.whole, task.batch
@@ -208,7 +216,7 @@ def judge(task: TaskId, found: Found) -> Verdict:
         return Verdict.GO_ON
     if task.in_turn and whole is not None and whole < batch - 1:
         return Verdict.GAP
-    if task.in_turn and batch and whole is None and own is None and found.has_dropped and not found.has_older:
+    if task.in_turn and batch and whole is None and own is None and not found.has_older:
         return Verdict.UNPROVED
     return Verdict.BEGIN
 
@@ -237,6 +245,7 @@ def refusal(verdict: Verdict, task: TaskId, found: Found, options: WriteOptions)
             f"{task.batch - 1}: it lost messages, or the query wrote elsewhere meanwhile. {way}"
         )
     return (
-        f"rows of {task}: the stream has dropped messages, and no marker of this query is left, so a part of "
-        f"micro-batch {task.batch} may have been stored. {way}"
+        f"rows of {task}: the stream has no marker of this query ({any_marker(options, task.query)}), so a part of "
+        f"micro-batch {task.batch} may have been stored: the stream dropped its markers or was made anew, or the query "
+        f"wrote with another markerSubject, delivery or stream before. {way}"
     )

@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(chunk: Sequence[Row]) -> Sequence[Piece]:
-    """The rows of a chunk, cut where their names come from another task. One piece, if names do not tell "up to here"."""
+    """The rows of a chunk, cut where names come from another task. One piece if names do not tell how far."""
     segments = chunk.segments if isinstance(chunk, RowMessages) else None
     if segments is None or len(segments) > MAX_RUNS or not _are_in_order(segments):
         return [Piece(chunk)]
@@ -101,11 +101,7 @@ class Repetition:
     def _missing(self, piece: Piece, marker: Marker | None) -> Piece:
         segment, count = piece.segment, len(piece.rows)
         before = self._seen.get(segment.task) if segment is not None else None
-        self.is_named = (
-            self.is_named
-            and segment is not None
-            and (before is None or before.seq <= segment.seqs[0])
-        )
+        self.is_named = self.is_named and segment is not None and (before is None or before.seq <= segment.seqs[0])
         if marker is None:
             skipped = 0
             self._digest.add(piece.rows)
