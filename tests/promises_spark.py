@@ -244,6 +244,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_ORIGINS + "rows_are_named_where_their_own_task_read_them",
         ),
         promise(
+            "`atomic` takes names in the source's order alone: no sort, no range that is read twice into one "
+            "partition, and with `coalesce` at most 64 ranges in one.",
+            SPARK_ORIGINS + "names_that_do_not_tell_how_far_a_task_has_come",
+            SPARK_REPETITION + "rows_from_many_tasks_have_no_names_in_markers",
+        ),
+        promise(
             "A repeated `atomic` task without names has to bring the same rows in the same order. A marker has a "
             "digest of its rows, and other rows fail with `WriteError`.",
             SPARK_REPETITION + "other_rows_fail",
@@ -449,6 +455,8 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Rows into a stream": (
         "None of them makes the rows of different partitions visible",
         "| `origin` | as reading gives it.",
+        "A `coalesce` is none of them.",
+        "Without names content must be the same in each try.",
         "Files and tables come in their order again.",
         "or an interval `every` (seconds), and `target` (string) | a schedule",
     ),

@@ -74,6 +74,7 @@ def test_twins_and_zombies_store_nothing_twice(js: JetStream, stream: Made, nc: 
         twins.append(store(nc, js, [chunk[:2_000]], origin, options))  # a part of the second batch as well
         yield chunk[1_200:]
 
+    js.publish(f"{name}.$spark.query.0", b'{"batch": 2, "rows": 1}')  # so nothing of the next one has gone
     origin = TaskId("query", 3, 1)
     assert store(nc, js, overtaken(origin), origin, options) == (2_500, 999 + 500)
     assert twins == [(2_000, 1_001)]

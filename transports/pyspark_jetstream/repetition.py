@@ -100,32 +100,35 @@ class Repetition:
 
     def _missing(self, piece: Piece, marker: Marker | None) -> Piece:
         segment, count = piece.segment, len(piece.rows)
-        before = self._seen.get(segment.task) if segment is not None else None
+        task = None if segment is None else segment.task
+        before = None if task is None else self._seen.get(task)
         self.is_named = self.is_named and segment is not None and (before is None or before.seq <= segment.seqs[0])
         if marker is None:
             skipped = 0
             self._digest.add(piece.rows)
         elif self.is_named and marker.runs is not None:
             assert segment is not None
-            skipped = self._stored(segment, before, marker.runs)
+            assert task is not None
+            skipped = self._stored(task, segment.seqs, before, marker.runs)
             self._digest.add(piece.rows)
         else:
             skipped = self._compared(piece.rows, marker)
         self.rows += count
         if self.is_named:
             assert segment is not None
-            self._seen[segment.task] = _last(segment, before)
+            assert task is not None
+            self._seen[task] = _last(segment, before)
         return piece.between(skipped, count)
 
-    def _stored(self, segment: Segment, before: Run | None, runs: Mapping[int, Run]) -> int:
+    def _stored(self, task: int, seqs: Sequence[int], before: Run | None, runs: Mapping[int, Run]) -> int:
         """How many rows at the front are stored, by their names."""
-        run = runs.get(segment.task)
+        run = runs.get(task)
         if run is None:
             if runs and [*runs][-1] not in self._seen:
                 text = f"row {self.rows} comes from another range of the source than those that are stored"
                 raise OtherRowsError(f"{text}: the micro-batch was planned anew")
             return 0
-        begin, end = bisect_left(segment.seqs, run.seq), bisect_right(segment.seqs, run.seq)
+        begin, end = bisect_left(seqs, run.seq), bisect_right(seqs, run.seq)
         seen = before.rows if before is not None and before.seq == run.seq else 0
         return min(end, begin + max(run.rows - seen, 0))
 
