@@ -5,7 +5,9 @@ Rules
 * A machine completes a ticket exactly once, with a value or with an error.
 * A waiter puts an object with a ``set()`` method (``threading.Event``, ``asyncio.Event``, ``trio.Event``) into
   ``event``. The driver that takes the completed tickets calls ``wake()`` on each.
-* Waiting has no effect on the protocol, so giving up a wait is always safe.
+* Waiting has no effect on the protocol. A wait that is given up loses an answer, and nothing else.
+* An answer may be ``Live``: a subscription, for example. Whoever gives up the wait calls ``Session.abandon``. That
+  ends what the ticket brings, or has brought.
 
 Left out on purpose: callbacks, cancellation, loops. A machine that needs an answer to go on is a script
 (``jsproto.client.scripts``).
@@ -26,6 +28,16 @@ class SupportsSet(Protocol):
 
     def set(self) -> object:
         """Wake the waiter."""
+
+
+class Live:
+    """What somebody has to end: a subscription, a read, a consumer that was created for one caller."""
+
+    __slots__ = ()
+
+    def abandon(self, now: float) -> None:
+        """The caller that it was made for has gone without it: end it. ``now``: monotonic seconds."""
+        raise NotImplementedError
 
 
 class Ticket(Generic[T]):

@@ -34,7 +34,12 @@ def drain(
         for subscription in draining:
             subscription.end_drain(now, closing)
         raise
-    ends = [subscription.end_drain(now, closing) for subscription in draining]
-    for end in ends:
-        if end is not None:
-            yield end
+    yield from end(draining, now, closing=closing)
+
+
+def end(drained: Iterable[Drainable], now: float, *, closing: bool = True) -> Generator[Ticket[Any], Any, None]:
+    """The second half of a drain, after a PONG. ``closing``: for good, which includes consumers to delete."""
+    tickets = [subscription.end_drain(now, closing) for subscription in drained]
+    for ticket in tickets:
+        if ticket is not None:
+            yield ticket

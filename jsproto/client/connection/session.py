@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypedDict, TypeVar
 
-from jsproto.client.connection.drain import drain
+from jsproto.client.connection.drain import drain, end
 from jsproto.client.connection.lame_duck import LameDuckMove
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
@@ -100,7 +100,8 @@ class Session(BulkOutbox):
     Attributes:
 
     * ``options``: the ``ConnectOptions``.
-    * ``now``: seconds, the time that came with the last bytes or timeout. Scripts send what comes next at that time.
+    * ``now``: seconds, the time that came with the last bytes, timeout or ``abandon``. Scripts send what comes next at
+      that time.
     * ``connected``: a ticket with the ``ServerInfo`` of the first link.
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
@@ -519,8 +520,16 @@ class Session(BulkOutbox):
         """
         if subscriptions is not None:
             return self.run(drain(self, subscriptions, now))
-        everything = [kept for kept in self._routes.values() if isinstance(kept, Drainable)]
-        return self.run(drain(self, everything, now, closing=True))
+        return self.run(drain(self, self.drainable, now, closing=True))
+
+    @property
+    def drainable(self) -> list[Drainable]:
+        """The subscriptions that live, to ``drain`` them, let others take what is buffered, and ``end_drained``."""
+        return [kept for kept in dict.fromkeys(self._routes.values()) if isinstance(kept, Drainable)]
+
+    def end_drained(self, drained: Iterable[Drainable], now: float) -> Ticket[None]:
+        """The session is closed next. The ticket completes when consumers that nobody needs any more are deleted."""
+        return self.run(end(drained, now))
 
     def run(self, script: Script[T]) -> Ticket[T]:
         """Run a script: a generator that yields tickets and is sent their values (``script_runner``).
@@ -528,6 +537,19 @@ class Session(BulkOutbox):
         The ticket takes what the script returns, or fails with the ``Error`` that it raises.
         """
         return self._scripts.run(script)
+
+    def bring(self, script: Script[T]) -> Ticket[T]:
+        """``run`` for a script that makes something ``Live``. ``abandon`` ends it, at whatever step it is."""
+        return self._scripts.bring(script)
+
+    def abandon(self, brought: object, now: float) -> None:
+        """The caller that was to get ``brought``, which a verb has returned, has gone: its wait was given up.
+
+        If that is ``Live``, or a ticket that brings something live, it is ended: unsubscribed, and deleted if it is a
+        consumer that was created without a name. Everything else goes on as if somebody waited.
+        """
+        self.now = now
+        self._scripts.abandon(brought, now)
 
     def close(self, now: float) -> None:
         """End the session: open tickets fail. Bytes that wait stay in ``data_to_send()`` for a last write."""

@@ -18,7 +18,7 @@ from jsproto.client.connection.message_buffer import check_limits
 from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationError
 from jsproto.events import SlowConsumer
 from jsproto.outbox import Conversation
-from jsproto.ticket import Readable, Ticket
+from jsproto.ticket import Live, Readable, Ticket
 from jsproto.wire.frames import Msg, PlainRun
 
 if TYPE_CHECKING:
@@ -32,12 +32,17 @@ def _size(message: Msg) -> int:
     return len(message.payload) + (0 if message.header is None else len(message.header))
 
 
-class Drainable(Conversation):
+class Drainable(Conversation, Live):
     """What can be ended so that everything the server had sent, or was sending, is delivered first."""
 
     __slots__ = ()
 
     error: Error | None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waited when the drain began that has not asked again: it may be about to acknowledge."""
+        return False
 
     def end_interest(self) -> None:
         """First half of a drain: the server is to send no more. Messages under way still arrive."""
@@ -46,7 +51,8 @@ class Drainable(Conversation):
     def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
         """Second half: a PONG has followed everything that was under way.
 
-        ``closing``: nothing can be sent once the drain is over. The drain waits for the ticket.
+        ``closing``: nothing can be sent once the drain is over. The drain waits for the ticket. It may be called once
+        more with it.
         """
         raise NotImplementedError
 
@@ -174,6 +180,10 @@ class Subscription(Drainable):
         else:
             self._session.unsubscribe(self._sid)
             self._end(ConnectionClosedError("the subscription was closed"))
+
+    def abandon(self, now: float) -> None:
+        """As in ``Live``."""
+        self.unsubscribe()
 
     def drain(self, now: float) -> Ticket[None]:
         """End it. The ticket completes when all that the server had sent is buffered, to be taken still."""

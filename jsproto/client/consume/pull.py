@@ -81,8 +81,27 @@ class PullConsumer(Drainable, Generic[D]):
     """
 
     __slots__ = (
-        "_api", "_buffer", "_check_consumer", "_fetches", "_full", "_is_checking", "_limits", "_link_error", "_outbox",
-        "_pins", "_requests", "_sid", "_stream", "_timers", "_watch", "acker", "consumer", "dropped", "error", "stream",
+        "_api",
+        "_buffer",
+        "_check_consumer",
+        "_fetches",
+        "_full",
+        "_is_awaited",
+        "_is_checking",
+        "_limits",
+        "_link_error",
+        "_outbox",
+        "_pins",
+        "_requests",
+        "_sid",
+        "_stream",
+        "_timers",
+        "_watch",
+        "acker",
+        "consumer",
+        "dropped",
+        "error",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +141,7 @@ class PullConsumer(Drainable, Generic[D]):
         self.consumer = consumer
         self.acker = acker
         self.error: Error | None = None
+        self._is_awaited = False
         self.dropped = 0
         self._outbox = bulk(outbox)
         self._api = api_subject
@@ -230,6 +250,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def _raise_error(self) -> None:
         if self.error is not None:
+            self._is_awaited = False
             raise self.error.with_traceback(None)
 
     # -- the stream of messages ----------------------------------------------------------------------------------------
@@ -321,10 +342,20 @@ class PullConsumer(Drainable, Generic[D]):
         self._buffer.clear()
         self._end(ConnectionClosedError("the subscription was closed"))
 
+    def abandon(self, now: float) -> None:
+        """As in ``Live``."""
+        self.unsubscribe(now)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a fetch was under way when the drain began, and its caller has not asked again."""
+        return self._is_awaited
+
     def end_interest(self) -> None:
         """First half of a drain: the server is to send no more."""
         self._outbox.end_interest(self._sid)
         self._stream.prefetch = None
+        self._is_awaited = bool(self._fetches)
 
     def renew_interest(self, now: float) -> None:
         """After ``end_interest``: nothing more comes of what was asked for, and the consumer can be asked again.
@@ -544,6 +575,8 @@ class PullConsumer(Drainable, Generic[D]):
         """Nothing will come any more."""
         if self.error is None:
             self.error = error
+            if self._fetches:  # one that has nothing ends with the error
+                self._is_awaited = self._is_awaited and any(fetch.raws for fetch in self._fetches)
             self._fetches.end_all(error)
             self._end_stream(error)
 

@@ -20,12 +20,13 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.consume.message import Acker, ConsumerMsg, is_ack_of
+from jsproto.client.consume.message import NAK, Acker, ConsumerMsg, is_ack_of, send_ack
 from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
     ConfigMismatchError,
     ConnectionClosedError,
     Error,
+    LocalProtocolError,
     NotJSMessageError,
     PermissionsViolationError,
 )
@@ -113,6 +114,16 @@ class PushConsumer(PushBuffer[D]):
         if self._deletion is None:
             self._deletion = self._session.run(self._delete(now))
         return self._deletion
+
+    def abandon(self, now: float) -> None:
+        """As in ``Live``. A consumer with a given name stays, and what has come is given back to it by naks."""
+        self.owned = self.owned and self.info is not None and self.info.config.durable_name is None
+        try:
+            for message in self.acker.messages(self._buffer.take(self.pending_msgs)):
+                send_ack(message, NAK)
+        except LocalProtocolError:
+            pass  # no room, or the connection has ended: the server waits for ``ack_wait``
+        self.unsubscribe(now)
 
     def drain(self, now: float) -> Ticket[None]:
         """End it. The ticket completes when all the server had sent is buffered, and can be taken.

@@ -86,6 +86,10 @@ class ResumingBuffer(PushBuffer[D]):
         ticket.succeed(None)
         return ticket
 
+    def abandon(self, now: float) -> None:
+        """As in ``Live``."""
+        self.unsubscribe(now)
+
     def drain(self, now: float) -> Ticket[None]:
         """The same as ``unsubscribe``: what is not here yet can be read another time."""
         return self.unsubscribe(now)

@@ -12,6 +12,9 @@ Rules:
 * A queue group without a consumer's name uses its own name, so its members meet at one consumer.
 * A pull consumer that must exist counts as existing where the look-up fails, or is not permitted (ADR-15).
 * So does a durable one where neither the look-up nor the creation is permitted. Its configuration is not known then.
+* A caller that has gone leaves no subscription, and no consumer without a given name. One with a name stays: others may
+  use it by now, or the next try.
+* A consumer without a given name is deleted where the answer to its creation has not come in time, too.
 
 Not here: what happens afterwards (``push``, ``ordered``, ``pull``, ``sourcing``).
 """
@@ -24,6 +27,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
 from jsproto.client.connection.message_buffer import check_limits
+from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.api import Consumers
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED, check_missed
@@ -57,7 +61,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
 from jsproto.grammar.fields import checked_word
 from jsproto.grammar.subjects import check_name, check_queue, check_subject
 from jsproto.rules.status import NO_RESPONDERS
-from jsproto.ticket import Ticket
+from jsproto.ticket import Live, Ticket
 
 D = TypeVar("D", bound=ConsumerMsg)
 
@@ -255,7 +259,7 @@ class Subscriptions(Consumers):
             APIError: the server refused.
         """
         _check_keywords(heartbeats_missed, **keywords)
-        return self.session.run(
+        return self.session.bring(
             _subscribe(
                 self, wanted, now, message_class=message_class, facade=facade, delete_consumer=delete_consumer,
                 heartbeats_missed=heartbeats_missed, **keywords,
@@ -276,7 +280,7 @@ class Subscriptions(Consumers):
         """
         config = _ordered_config(wanted)
         _check_keywords(**keywords)
-        return self.session.run(
+        return self.session.bring(
             _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
         )
 
@@ -299,7 +303,7 @@ class Subscriptions(Consumers):
 
         Where it may be neither looked up nor created, a durable one counts as existing.
         """
-        return self.session.run(_bind_pull(self, wanted, now))
+        return self.session.bring(_bind_pull(self, wanted, now))
 
     def find_pull(
         self, stream: str, name: str, place: Priority, *, now: float, timeout: float | None = None
@@ -318,11 +322,17 @@ class Subscriptions(Consumers):
 
 
 @dataclass(slots=True)
-class BoundConsumer:
+class BoundConsumer(Live):
     """A consumer that was found, or ``created``."""
 
+    js: Subscriptions
     info: ConsumerInfo
     created: bool
+
+    def abandon(self, now: float) -> None:
+        """As in ``Live``: a consumer that was created without a given name is deleted."""
+        if self.created and self.info.config.durable_name is None:
+            _delete_quietly(self.js, self.info.stream_name, self.info.name)
 
 
 def _find_consumer(
@@ -372,25 +382,55 @@ def _bind_pull(js: Subscriptions, wanted: SubscriptionSpec, now: float) -> Gener
     except PermissionsViolationError:
         found, is_known = None, False
     if found is not None:
-        return BoundConsumer(found, created=False)
+        return BoundConsumer(js, found, created=False)
     config = wanted.to_create(None, wanted.name or _new_name(js))
     if not is_known and wanted.place.group is not None and not config.priority_groups:  # it would not fit
-        return BoundConsumer(_assumed(stream, config.name or "", wanted.place), created=False)
+        return BoundConsumer(js, _assumed(stream, config.name or "", wanted.place), created=False)
     wanted.place.check(stream, config.name or "", config)
     if wanted.consumer is not None:
         config.durable_name = wanted.consumer
     try:
-        info: ConsumerInfo = yield js.create_consumer(stream, config, action="create", now=now)
+        info: ConsumerInfo = yield from _create(js, stream, config, now)
     except (ConsumerAlreadyExistsError, ConsumerNameExistError):
         found = yield js.session.run(_find_consumer(js, stream, wanted, now))
         if found is None:
             raise
-        return BoundConsumer(found, created=False)
+        return BoundConsumer(js, found, created=False)
     except PermissionsViolationError:
         if is_known or wanted.name is None:
             raise
-        return BoundConsumer(_assumed(stream, wanted.name, wanted.place), created=False)
-    return BoundConsumer(info, created=True)
+        return BoundConsumer(js, _assumed(stream, wanted.name, wanted.place), created=False)
+    return BoundConsumer(js, info, created=True)
+
+
+def _create(
+    js: Subscriptions, stream: str, config: ConsumerConfig, now: float
+) -> Generator[Ticket[Any], Any, ConsumerInfo]:
+    """Create a consumer. One without a given name does not outlive a caller that does not wait for the answer."""
+    creation = js.create_consumer(stream, config, action="create", now=now)
+    try:
+        info: ConsumerInfo = yield creation
+    except (TimeoutError, Abandoned):
+        if config.durable_name is None:
+            _delete_quietly(js, stream, config.name or "", creation)
+        raise
+    return info
+
+
+def _delete_quietly(js: Subscriptions, stream: str, name: str, creation: Ticket[ConsumerInfo] | None = None) -> None:
+    """Delete a consumer that nobody knows of, after the answer to its ``creation``. If that fails, the server does it
+    later: it is not used.
+    """
+
+    def delete() -> Generator[Ticket[Any], Any, None]:
+        try:
+            if creation is not None:
+                yield creation
+        except TimeoutError:
+            pass  # it may be there all the same
+        yield js.delete_consumer(stream, name, now=js.session.now)
+
+    js.session.run(delete())
 
 
 def _subscribe(
@@ -419,7 +459,7 @@ def _subscribe(
         config = wanted.to_create(js.session.new_inbox(), wanted.name or _new_name(js))
         push = listen(config, created=True)
         try:
-            info: ConsumerInfo = yield js.create_consumer(stream, config, action="create", now=now)
+            info: ConsumerInfo = yield from _create(js, stream, config, now)
         except (ConsumerAlreadyExistsError, ConsumerNameExistError) as lost:  # somebody else was quicker
             push.unsubscribe(now)
             found = yield js.session.run(_find_consumer(js, stream, wanted, now))
@@ -427,8 +467,8 @@ def _subscribe(
                 raise
             if wanted.queue is None:
                 raise DuplicateSubscriptionError(stream, found.name, "it was created at the same time") from lost
-        except Error:
-            push.unsubscribe(now)
+        except (Error, Abandoned):
+            push.abandon(now)
             raise
         else:
             shared = wanted.queue is not None
@@ -457,7 +497,11 @@ def _subscribe_ordered(
         subject=wanted.subject or stream, idle_heartbeat=config.idle_heartbeat or DEFAULT_HEARTBEAT,
         **keywords,
     )  # fmt: skip
-    yield ordered.ready()
+    try:
+        yield ordered.ready()
+    except Abandoned:
+        ordered.unsubscribe(session.now)
+        raise
     return ordered
 
 

@@ -29,13 +29,13 @@ from jsproto.errors import (
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.advisory import BatchAbandoned, batch_abandoned_subject, parse_batch_abandoned
 from jsproto.outbox import Conversation, Outbox
-from jsproto.ticket import Readable, Ticket
+from jsproto.ticket import Live, Readable, Ticket
 from jsproto.wire.frames import Msg
 
 DEFAULT_PENDING_ADVISORIES: Final = 8_192
 
 
-class BatchAdvisories(Conversation):
+class BatchAdvisories(Conversation, Live):
     """The advisories about abandoned batches of one stream, or about one of its batches.
 
     Attributes:
@@ -134,6 +134,10 @@ class BatchAdvisories(Conversation):
         if self.error is None:
             self._outbox.unsubscribe(self._sid)
             self._end(ConnectionClosedError("the advisories are watched no more"))
+
+    def abandon(self, now: float) -> None:
+        """As in ``Live``."""
+        self.close()
 
     def _end(self, error: Error) -> None:
         self.error = error

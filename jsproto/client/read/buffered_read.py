@@ -15,10 +15,10 @@ from jsproto.errors import Error, RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import FieldsAsked, StoredMsg, number
 from jsproto.outbox import BulkConversation, Outbox, bulk
-from jsproto.ticket import Readable, Ticket
+from jsproto.ticket import Live, Readable, Ticket
 
 
-class BufferedRead(BulkConversation):
+class BufferedRead(BulkConversation, Live):
     """A read whose messages are taken from a buffer.
 
     Attributes:
@@ -93,6 +93,10 @@ class BufferedRead(BulkConversation):
         self._ready.clear()
         if self.error is None:
             self._finish()
+
+    def abandon(self, now: float) -> None:
+        """As in ``Live``."""
+        self.close(now)
 
     # -- for the read itself -------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastAnswer, checked_subjects
 from jsproto.client.read.page import PAGE_BYTES, check_bounds
@@ -57,7 +58,7 @@ from jsproto.grammar.publish_headers import ROLLUP
 from jsproto.grammar.stored import StoredMsg, check_seq
 from jsproto.grammar.times import instant
 from jsproto.rules.position import StreamFacts, Verdict, judge
-from jsproto.ticket import Ticket
+from jsproto.ticket import Live, Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.read.api import Reads
@@ -71,7 +72,7 @@ _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
 _NO_LIMIT: Final = 1 << 62
 
 
-class Snapshot:
+class Snapshot(Live):
     """The last messages of subjects, in the order of the stream. Its verbs are those of ``DirectBatch``.
 
     Attribute: ``stream``, its name.
@@ -192,9 +193,17 @@ class Snapshot:
         if self._read is not None:
             self._read.close(now)
 
+    def abandon(self, now: float) -> None:
+        """As in ``Live``."""
+        self.close(now)
+
     def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:
         """A script: wait until all messages are there."""
-        yield self._work
+        try:
+            yield self._work
+        except Abandoned:
+            self.close(self._now)
+            raise
         return self
 
     # -- as of now -----------------------------------------------------------------------------------------------------
