@@ -31,6 +31,9 @@ CLIENT_SUBSCRIBE: Final = "client/test_subscribe.py::test_"
 CONFORMANCE: Final = "testing_io/test_conformance.py::test_"
 DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
 DRIVERS_CALLBACKS: Final = "drivers/test_callbacks.py::test_"
+DRIVERS_DRAINING: Final = "drivers/test_draining.py::test_"
+DRIVERS_OWNERS: Final = "drivers/test_owners.py::test_"
+DRIVERS_INTERRUPTING: Final = "drivers/test_interrupting.py::test_"
 DRIVERS_ENDS: Final = "drivers/test_ends.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
 DRIVERS_FAULTS: Final = "drivers/test_faults.py::test_"
@@ -279,6 +282,26 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SUBSCRIBING + "draining_the_connection_waits_for_callbacks",
             DRIVERS_CALLBACKS + "a_callback_that_drains_the_connection_gets_the_rest",
             DRIVERS_PULLING + "a_drained_subscription_gives_what_it_has",
+        ),
+        promise(
+            "`nc.drain()` waits, up to the connection's `timeout`, until other tasks or threads that iterate have "
+            "acknowledged what they take.",
+            DRIVERS_DRAINING + "what_is_buffered_can_be_acknowledged",
+            DRIVERS_DRAINING + "threads_too",
+            DRIVERS_DRAINING + "who_takes_no_more_delays_it_up_to_the_limit",
+        ),
+        promise(
+            "A `subscribe` that is cancelled, or ended by Ctrl-C, leaves no subscription, and no consumer without a "
+            "given name.",
+            DRIVERS_OWNERS + "a_cancelled_verb_leaves_nothing",
+            DRIVERS_OWNERS + "a_task_is_cancelled_at_each_turn_of_its_loop",
+            DRIVERS_OWNERS + "ctrl_c_leaves_nothing",
+        ),
+        promise(
+            "On threads a signal handler may call `nc.drain()`, `nc.close()` and `sub.drain()`.",
+            DRIVERS_INTERRUPTING + "a_verb_at_each_line_of_another",
+            DRIVERS_INTERRUPTING + "the_end_at_each_line_of_another_verb",
+            DRIVERS_INTERRUPTING + "a_worker_ends_by_its_handler_of_sigterm",
         ),
         promise(
             "every end has its deadline",

@@ -15,7 +15,7 @@ How it works
 
 ``nc = await connect(...)`` works as well, with ``await nc.close()`` at the end.
 
-Cancelling a task that waits has no effect on the protocol and loses no message.
+Cancelling a task that waits loses no message. What the wait was to bring is ended: a subscription, or a read.
 
 A connection may be used only in the loop in which it was made, and after a fork only in the parent process. Every verb
 of the child raises ForkedError.
@@ -211,6 +211,12 @@ class Connection(facade.Connection):
         task = asyncio.current_task()
         assert task is not None
         return isinstance(error, asyncio.CancelledError) and task.cancelling() > 0
+
+    def _who_calls(self) -> object:
+        return asyncio.current_task(self._loop)
+
+    def _is_at_work(self, who: object) -> bool:
+        return isinstance(who, asyncio.Task) and not who.done()
 
     def _abort(self) -> None:
         if self._link is not None:

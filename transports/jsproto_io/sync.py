@@ -22,6 +22,11 @@ How it works: the leader/followers pattern (``_threads.leadership``)
 Signals
  * Ctrl-C during a wait, or in the application's own code, leaves the connection usable (``_threads.interrupts``).
  * So does any exception of a signal handler while bytes are sent or received.
+ * What an interrupted verb was to bring is ended: a subscription, or a read.
+ * A signal handler, or a finalizer, may end things: ``drain``, ``close``, ``unsubscribe`` and ``stop``. Where it has
+   interrupted another verb of the connection, a thread of its own does that, and the handler returns at once
+   (``_threads.reentry``).
+ * Any other verb may raise LocalProtocolError there. It does not hang.
  * An exception that interrupts a change of the state ends the connection with an error.
 
 A connection that is dropped without ``close()`` ends with a ResourceWarning, and pending bytes are lost. After a fork
@@ -60,6 +65,7 @@ from jsproto_io._state.last_look import LOOK, Limit
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
+from jsproto_io._threads.reentry import Wakeup, new_locks
 from jsproto_io._threads.sockets import SystemDialer
 from jsproto_io.dialer import SyncDialer as Dialer
 from jsproto_io.dialer import ambient_dialer
@@ -125,7 +131,7 @@ class Connection(ThreadEngine):
             poller.close()
 
     def _disown(self, error: ForkedError) -> None:
-        self._lock = threading.Lock()  # the thread that held the other one is not in this process
+        self._lock, self._gate = new_locks()  # the thread that held the other one is not in this process
         self._leadership, self._thread = Leadership(self._lock), None
         self._ended = self._leadership.ended
         super()._disown(error)
@@ -142,11 +148,13 @@ class Connection(ThreadEngine):
         until = inf if limit is None else limit.until
         waited = late = False
         me, leadership = threading.get_ident(), self._leadership
-        nested = leadership.leader == me  # an event's callback waits, which the leader has called
+        nested = leadership.leader == me  # an event's callback waits, which the leader has called, or a signal handler
+        if self._sender is not None:
+            self._check_sender()
         with DeferredSigint(self._poller.wakeup) as deferred:
             try:
                 while True:
-                    event: threading.Event | None = None
+                    event: Wakeup | None = None
                     with self._lock:
                         if ticket.done:
                             return ticket.result()
@@ -176,6 +184,8 @@ class Connection(ThreadEngine):
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)
+                else:
+                    self._poller.wakeup()  # it may be asleep for longer than it should by now
 
     def _time_out_unlinked(self, now: float) -> None:
         """``handle_timeout`` without a link. With one, the leader looks first."""

@@ -14,14 +14,16 @@ How it works
  * No task of the application waits for the socket, so that cancelling it never cuts a message in half.
  * After 1 MiB in one go the writer task has its turn too. So a task that publishes without end lets others run.
 
-Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
-the block as they are, not in a group. After a fork every verb of the child raises ForkedError.
+Cancelling a task that waits loses no message. What the wait was to bring is ended: a subscription, or a read. The
+application's own exceptions leave the block as they are, not in a group. After a fork every verb of the child raises
+ForkedError.
 
 Not here: protocol. Verbs that do not wait are no checkpoints.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -193,6 +195,12 @@ class Connection(facade.Connection):
             return False  # the writer will run, and then drain
         wakes_at = self._sleep_scope.deadline
         return session.wants_send(now) or (wakes_at > now + session.options.linger and session.is_late(wakes_at))
+
+    def _who_calls(self) -> object:
+        return trio.lowlevel.current_task()
+
+    def _is_at_work(self, who: object) -> bool:
+        return isinstance(who, trio.lowlevel.Task) and inspect.getcoroutinestate(who.coro) != inspect.CORO_CLOSED
 
     def _abort(self) -> None:
         if self._link is not None:

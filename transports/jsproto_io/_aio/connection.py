@@ -15,8 +15,9 @@ Not here: how a task waits (``engine``), what is written by hand for both facade
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar, Unpack
+from typing import Final, TypeVar, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -29,6 +30,7 @@ from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PE
 from jsproto.client.publish.tracing import TraceCollector as CoreTraceCollector
 from jsproto.errors import (
     ConnectionClosedError,
+    Error,
     LocalProtocolError,
     OutboundBufferLimitError,
     TimeoutError,
@@ -45,7 +47,7 @@ from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.counting import Counts
 from jsproto_io._aio.dead_letters import KeepsDeadLetters
-from jsproto_io._aio.engine import Engine
+from jsproto_io._aio.engine import Engine, ends
 from jsproto_io._aio.extras import CallsBack, Messages, collect_messages
 from jsproto_io._aio.managing import Managing
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
@@ -61,6 +63,7 @@ from jsproto_io._state.last_look import Limit
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
+LOOK_AGAIN: Final = 0.01  # seconds between two looks whether what was drained is taken
 
 
 class Connection(Engine):
@@ -69,8 +72,17 @@ class Connection(Engine):
     # -- inputs and waits ----------------------------------------------------------------------------------------------
 
     async def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
-        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``."""
-        return await self._wait(await self._call_with_room(verb, limit=limit))
+        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``.
+
+        When the caller goes before the answer has come, what the answer brings is ended.
+        """
+        ticket = await self._call_with_room(verb, limit=limit)
+        try:
+            return await self._wait(ticket)
+        except BaseException:
+            if ticket.error is None:
+                self._release(partial(self._session.abandon, ticket))
+            raise
 
     async def _call_with_room(
         self, verb: Callable[[float], T], *, coalesce: bool = False, limit: float | None = None
@@ -249,27 +261,42 @@ class Connection(Engine):
         self._call(lambda now: self._session.flush())
         self._call(self._session.force_reconnect)
 
+    @ends
     async def drain(self) -> None:
         """End all subscriptions, wait for what was under way, then close.
 
-        What was received can still be taken afterwards. Callbacks have had all of it by then. A callback may call this
-        too: it does not wait for callbacks then, and the connection closes after their last message. Without a link it
-        waits for the next one.
+        Callbacks have had all that was received by then. Other tasks that iterate, or call ``next_msg()``, have until
+        the connection's ``timeout`` to take what is buffered and to acknowledge it: the connection is closed when each
+        has asked for more after its last message, or has ended. A ``fetch()`` that was under way counts as well. What
+        is left then can be taken afterwards, but not acknowledged.
+
+        A callback may call this too: it does not wait for callbacks then, and the connection closes after their last
+        message. Without a link it waits for the next one.
 
         Raises:
-            TimeoutError: the connection's ``timeout`` has passed. The connection stays open, to be drained again or
-                closed.
+            TimeoutError: the connection's ``timeout`` has passed before all was received, or a callback had the last
+                message. The connection stays open, to be drained again or closed.
             ConnectionLostError: the link broke meanwhile.
         """
-        await self._wait(self._call(self._session.drain), self._session.options.timeout)
+        session, limit = self._session, self._session.options.timeout
+        drained = self._call(lambda now: session.drainable)
+        await self._wait(self._call(lambda now: session.drain(now, drained)), limit)
         serving = tuple(self._serving)
         if any(subscription._is_calling for subscription in serving):
             self._closes_when_served = True
             return
         for subscription in serving:
             await subscription._callback_ended()
+        until = self._now() + limit
+        while self._has_takers(drained) and not session.closed and self._now() < until:
+            with suppress(TimeoutError):
+                await self._wait(Ticket[None](), LOOK_AGAIN)
+        if not session.closed:
+            with suppress(Error):  # a consumer that cannot be deleted is reported by an event
+                await self._wait(self._call(lambda now: session.end_drained(drained, now)), limit)
         await self.close()
 
+    @ends
     async def close(self) -> None:
         """Send what is pending and close. No effect the second time.
 
@@ -409,8 +436,11 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
             max_msgs: messages, counted from the first one, after which it ends. None: it ends at once.
         """
         self._stopped = max_msgs is None
+        if self._stopped:
+            self._connection._takers.pop(self, None)
         self._connection._release(lambda now: self._core.unsubscribe(max_msgs))
 
+    @ends
     async def drain(self) -> None:
         """End the subscription after all that is under way was received. It can still be taken.
 

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from jsproto.client.connection.session import Session
 from jsproto.ticket import Ticket
@@ -23,6 +23,12 @@ from jsproto_io._state.last_look import LOOK, LastLook, Limit
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Callable[..., Coroutine[Any, Any, None]])
+
+
+def ends(verb: V) -> V:
+    """Mark a verb that ends something. On threads a signal handler, or a finalizer, may call it anywhere."""
+    return verb
 
 
 class AsyncEvent(Protocol):

@@ -285,4 +285,5 @@ class BatchAdvisories(BatchAdvisoriesBase, Iterates[BatchAbandoned], Managed):
 
     async def close(self) -> None:
         """Watch no more. What was received can still be taken."""
+        self._connection._takers.pop(self, None)
         self._connection._release(lambda now: self._core.close())

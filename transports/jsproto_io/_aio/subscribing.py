@@ -16,6 +16,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
+from jsproto_io._aio.engine import ends
 from jsproto_io._aio.extras import MessageCallback, PushIterator
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.subscribing import Pushed
@@ -153,6 +154,7 @@ class PushSubscription(PushIterator, ConsumerSubscription):
         wanted = list(messages)
         return await self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted))
 
+    @ends
     async def unsubscribe(self) -> None:
         """End the subscription at once, and delete its consumer if the subscription owns it.
 
@@ -164,9 +166,11 @@ class PushSubscription(PushIterator, ConsumerSubscription):
             ConnectionLostError: the link broke before the answer came.
         """
         self._stopped = True
+        self._connection._takers.pop(self, None)
         if not self._connection.is_closed:
             await self._connection._ask(self._core.unsubscribe, self._js.timeout)
 
+    @ends
     async def drain(self) -> None:
         """End the subscription after all that is under way was received.
 

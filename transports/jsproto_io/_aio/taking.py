@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jsproto.errors import ConnectionClosedError
+from jsproto.errors import ConnectionClosedError, Error, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._state.last_look import Limit
 from jsproto_io._state.subscribing import ServedBase
@@ -26,6 +26,7 @@ class Takes(Generic[M]):
 
     _connection: Connection
     _taken: deque[M]
+    _is_known = False  # its caller may acknowledge before the connection is drained
 
     @abstractmethod
     def _take_ready(self, now: float) -> Ticket[None] | None:
@@ -35,15 +36,23 @@ class Takes(Generic[M]):
         """Wait up to ``timeout`` seconds for the next message, and take it. Others may take what ends a wait."""
         connection = self._connection
         limit = None if timeout is None else Limit(timeout, connection._now())
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = connection._call(self._take_ready)
-            if readable is not None:
-                if limit is not None and readable.error is None:
-                    limit.begin_wait(connection._now)
-                await connection._wait(readable, limit=limit)
+        if not self._is_known:
+            self._is_known = True
+            connection._takers[self] = connection._who_calls()
+        try:
+            while True:
+                try:
+                    return self._taken.popleft()
+                except IndexError:
+                    readable = connection._call(self._take_ready)
+                if readable is not None:
+                    if limit is not None and readable.error is None:
+                        limit.begin_wait(connection._now)
+                    await connection._wait(readable, limit=limit)
+        except Error as error:
+            if not isinstance(error, TimeoutError):  # it asks for more after the last message
+                connection._takers.pop(self, None)
+            raise
 
 
 class Served(ServedBase):

@@ -15,6 +15,7 @@ from jsproto.client.consume.work import ConsumerWork
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.contexts import Managed
+from jsproto_io._blocking.engine import ends
 from jsproto_io._blocking.workers import Workers
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.consume_context import ConsumeContextBase
@@ -48,6 +49,7 @@ class ConsumeContext(ConsumeContextBase["JSMsg"], Workers, Managed):
         self._callback = callback
         self._on_error = on_error
 
+    @ends
     def stop(self, *, timeout: Timeout | None = None) -> None:
         """Take no more messages, and wait until the callbacks that run have ended. The subscription can be used again.
 
@@ -64,6 +66,7 @@ class ConsumeContext(ConsumeContextBase["JSMsg"], Workers, Managed):
         self._connection._release(self._core.stop)
         self._wait_for_end(timeout)
 
+    @ends
     def drain(self, *, timeout: Timeout | None = None) -> None:
         """Ask for no more messages, and wait until all that were received are worked off. Otherwise as ``stop``.
 

@@ -26,6 +26,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptio
 from jsproto.grammar.times import Until
 from jsproto_io._blocking.consume_context import ConsumeContext, ErrorCallback, JobCallback
 from jsproto_io._blocking.contexts import Managed
+from jsproto_io._blocking.engine import ends
 from jsproto_io._blocking.managing import InfoLister
 from jsproto_io._blocking.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
@@ -328,6 +329,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
         """
         return self._connection._call_with_room(self._acknowledge(messages))
 
+    @ends
     def unsubscribe(self) -> None:
         """End the subscription, and delete its consumer if the subscription owns it.
 
@@ -347,6 +349,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
                     lambda now: self._js.delete_consumer(core.stream, core.consumer, now=now), self._js.timeout
                 )
 
+    @ends
     def drain(self) -> None:
         """Request no more messages, and wait until all that is under way is buffered. It can still be fetched.
 
@@ -411,6 +414,7 @@ class PullMessages(PullMessagesBase[JSMsg], Iterates[JSMsg], Managed):
 
     def close(self) -> None:
         """Request no more messages. No effect the second time."""
+        self._connection._takers.pop(self, None)
         self._connection._release(self._stop)
 
 

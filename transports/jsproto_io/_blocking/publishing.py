@@ -270,4 +270,5 @@ class BatchAdvisories(BatchAdvisoriesBase, Iterates[BatchAbandoned], Managed):
 
     def close(self) -> None:
         """Watch no more. What was received can still be taken."""
+        self._connection._takers.pop(self, None)
         self._connection._release(lambda now: self._core.close())

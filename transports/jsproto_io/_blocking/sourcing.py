@@ -170,5 +170,6 @@ class SourcingSubscription(SourcingSubscriptionBase, Iterates[JSMsg], ConsumerSu
 
     def unsubscribe(self) -> None:
         """End it, so that another program can go on. The consumer stays."""
+        self._connection._takers.pop(self, None)
         if not self._connection.is_closed:
-            self._connection._call(self._core.unsubscribe)
+            self._connection._release(partial(leave, self._core))

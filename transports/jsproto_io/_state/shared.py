@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from jsproto.client.connection.requests import RetryPolicy
 from jsproto.client.connection.session import Session, Statistics
-from jsproto.client.connection.subscription import Subscription
+from jsproto.client.connection.subscription import Drainable, Subscription
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
 from jsproto.client.read.direct import DirectBatch
@@ -63,6 +64,7 @@ class ConnectionBase(ABC):
         )  # the ends of objects that were dropped without close()
         self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
         self._closes_when_served = False  # drain() was called in a callback
+        self._takers: WeakKeyDictionary[Any, object] = WeakKeyDictionary()  # who takes messages, by iterator
         self._pipelined: dict[
             tuple[float, RetryPolicy, int], Any
         ] = {}  # the publishers of publish_async(), by timeout, retries and max_pending
@@ -77,6 +79,21 @@ class ConnectionBase(ABC):
 
         ``coalesce``: the verb nearly always only queues bytes. There is no drain while nothing would come too late.
         """
+
+    @abstractmethod
+    def _who_calls(self) -> object:
+        """Who calls: two calls of one caller give the same."""
+
+    @abstractmethod
+    def _is_at_work(self, who: object) -> bool:
+        """Whether this caller, of ``_who_calls``, has not ended."""
+
+    def _has_takers(self, drained: Iterable[Drainable]) -> bool:
+        """Whether somebody else has not taken all that was drained, or may be about to acknowledge the last of it."""
+        me = self._who_calls()
+        iterators = {found() for found in self._takers.keyrefs()} - {None, *self._serving}
+        takers = {self._takers.get(iterator) for iterator in iterators} - {None, me}
+        return any(map(self._is_at_work, takers)) or any(each.is_awaited for each in drained)
 
     def _release(self, verb: Callable[[float], None]) -> None:
         """``_call`` for a verb that gives something up. After the connection has failed, its errors are ignored."""
@@ -217,7 +234,7 @@ class SubscriptionBase(ServedBase):
     def __del__(self) -> None:
         # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
         core = self._core
-        if core.error is None:
+        if core.error is None and not (self._stopped or self._ends_later):
             warn_unclosed(f"subscription to {core.subject!r}", self)
         self._pending_closes.append(lambda now: core.unsubscribe())
 

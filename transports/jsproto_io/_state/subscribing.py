@@ -44,6 +44,7 @@ class ServedBase:
     _served: Ticket[None] | None = None  # completed when the callback has had the last message
     # The callback gets no more messages. On a closed connection neither: its messages would be delivered again.
     _stopped = False
+    _ends_later = False  # a finalizer has begun to end it, while it is dropped
 
     def _unsubscribe_core(self, now: float) -> None:
         """End the subscription of a callback that gets no more messages."""
@@ -100,7 +101,9 @@ class PushSubscriptionBase(ServedBase, ConsumerNames):
 
     def __del__(self) -> None:
         # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
-        if self._core.error is None:
+        if self._ends_later:
+            return
+        if self._core.error is None and not self._stopped:
             warn_unclosed(f"subscription to {self.subject!r}", self)
         self._connection._pending_closes.append(partial(_unsubscribe_and_keep_consumer, self._core))
 

@@ -13,11 +13,13 @@ Not here: which thread leads (``leadership``), how a thread waits, how a connect
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
+from queue import Empty
 
 from jsproto.client.connection.session import Session
 from jsproto_io._blocking import connection as facade
@@ -27,6 +29,7 @@ from jsproto_io._state.forks import register
 from jsproto_io._state.last_look import LastLook
 from jsproto_io._threads.leadership import Leadership
 from jsproto_io._threads.poller import Link
+from jsproto_io._threads.reentry import InterruptingVerbError, interrupts, is_of_gate, new_locks
 from jsproto_io.dialer import SyncDialer
 
 
@@ -35,7 +38,7 @@ class ThreadEngine(facade.Connection):
 
     def __init__(self, session: Session, event_cb: EventCallback | None, dialer: SyncDialer) -> None:
         super().__init__(session, event_cb, dialer.now)
-        self._lock = threading.Lock()  # guards the session and all that follows
+        self._lock, self._gate = new_locks()  # guards the session and all that follows; verbs enter by the gate
         self._poller = dialer.poller()
         self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
         self._last_look = LastLook()
@@ -47,7 +50,7 @@ class ThreadEngine(facade.Connection):
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
         session, drive = self._session, True
         try:
-            with self._lock:
+            with self._gate:
                 if self._failure is not None:
                     self._refuse()
                 now = self._now()
@@ -62,10 +65,49 @@ class ThreadEngine(facade.Connection):
                     if not isinstance(error, Exception):
                         self._crash(error)
                     raise
-        finally:
-            if drive:
+        except BaseException as error:
+            is_late = isinstance(error, Empty) and is_of_gate(error)
+            if self._is_interrupted:  # that verb drains
+                if is_late:
+                    raise InterruptingVerbError from None
+                raise
+            if is_late:
+                return self._call(verb, coalesce=coalesce)
+            self._drive()
+            raise
+        if drive:
+            try:
                 self._drive()
+            except BaseException:  # a signal handler's, or that of an event's callback
+                self._release(partial(session.abandon, result))
+                raise
         return result
+
+    def _release(self, verb: Callable[[float], None]) -> None:
+        try:
+            self._call(verb)
+        except InterruptingVerbError:  # the next drain closes it
+            self._pending_closes.append(verb)
+            self._poller.wakeup()
+        except Exception:
+            if self._failure is None:
+                raise
+
+    def _who_calls(self) -> object:
+        return threading.get_ident()
+
+    def _is_at_work(self, who: object) -> bool:
+        return who in sys._current_frames()
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether the caller is a signal handler, or a finalizer, that has interrupted a verb of this connection."""
+        return interrupts((self, self._leadership))
+
+    def _check_sender(self) -> None:
+        """A wait: this thread must not have been interrupted while it sends, since nothing leaves until it goes on."""
+        if self._sender == threading.get_ident() and self._failure is None:
+            raise InterruptingVerbError
 
     def _lead(self, until: float = inf) -> None:
         """One turn of the leader: sleep until there is input, put it in, drain."""

@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from jsproto.ticket import Ticket
+from jsproto_io._threads.reentry import Lock, Wakeup
 
 GRACE: Final = 0.01  # seconds without a new leader among the waiting threads, after which the reader thread leads
 
@@ -41,10 +42,10 @@ class Leadership:
         ended: completed when nothing will be received any more.
     """
 
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self, lock: Lock) -> None:
         self._lock = lock
         self.leader: int | None = None
-        self.parked: dict[int, threading.Event] = {}
+        self.parked: dict[int, Wakeup] = {}
         self.reader: int | None = None
         self.ended: Ticket[None] = Ticket()
         self._waiters_elected = 0  # how often a waiting thread has become the leader
@@ -61,20 +62,24 @@ class Leadership:
         if self.leader is None and linked:
             self.leader = me
             self._waiters_elected += 1
-            self.parked.pop(me, None)
+            if (event := self.parked.pop(me, None)) is not None:
+                event.set()  # a signal handler may wait, which has interrupted this follower
         elif self.leader == me and not linked:
             self.leader = None
         if self.leader is None:
             self.request_reader()
         return self.leader == me
 
-    def park(self, me: int, ticket: Ticket[Any]) -> threading.Event:
+    def park(self, me: int, ticket: Ticket[Any]) -> Wakeup:
         """The event on which the follower ``me`` sleeps. It is set when ``ticket`` is complete, or to make it try to
         lead.
         """
         event = ticket.event
-        if not isinstance(event, threading.Event) or event.is_set():  # it was set to make a thread try to lead
-            ticket.event = event = threading.Event()
+        if not isinstance(event, Wakeup) or event.is_set():  # it was set to make a thread try to lead
+            ticket.event = event = Wakeup()
+        outer = self.parked.get(me)
+        if outer is not None and outer is not event:
+            outer.set()  # as in ``try_lead``
         self.parked[me] = event
         return event
 

@@ -55,6 +55,7 @@ class SocketPoller(Poller):
         super().__init__()
         self._wakeup_send, self._wakeup_receive = socket.socketpair()
         self._wakeup_send.setblocking(False)
+        self._wakeup_receive.setblocking(False)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self._wakeup_receive, _READ)
 
@@ -66,7 +67,8 @@ class SocketPoller(Poller):
         """As in ``Poller``."""
         for key, events in self.selector.select(clamp_sleep(self.asleep_until - monotonic())):
             if key.data is None:
-                self._wakeup_receive.recv(WAKEUP_SIZE)
+                with suppress(BlockingIOError):  # a wait of a signal handler was quicker
+                    self._wakeup_receive.recv(WAKEUP_SIZE)
             else:
                 if events & _WRITE:
                     key.data.blocked = False
