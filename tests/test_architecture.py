@@ -127,7 +127,7 @@ SERVING: Final = {
 LAZY: Final = ("jsproto_io", "jsproto_io.testing", "jsproto_io.testing.plugin")
 # Driver -> how many lines of code all of its files may have together: what is written by hand for one way to wait.
 THIN: Final = {
-    "sync": 970, "asyncio": 540, "trio": 560, "testing/threads": 240, "testing/asyncio": 190, "testing/trio": 220,
+    "sync": 980, "asyncio": 540, "trio": 570, "testing/threads": 240, "testing/asyncio": 190, "testing/trio": 220,
 }  # fmt: skip
 BENEATH: Final = {
     "sync": ["_blocking/engine.py", "_blocking/extras.py", "_threads/*.py"],

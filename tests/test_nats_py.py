@@ -31,7 +31,7 @@ import jsproto.errors
 import jsproto.events
 import jsproto_io
 import jsproto_io.asyncio as ours
-from jsproto.client.connection.session import Statistics
+from jsproto.client.connection.statistics import Statistics
 from jsproto.grammar.config import ServerInfo, StreamState
 from jsproto_io._state.hints import NATS_PY
 from tests.readmes import READMES

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jsproto.client.connection.drain import end
 from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.subscription import Subscription
 from jsproto.client.consume.message import JSMsg
@@ -169,7 +170,7 @@ def test_a_drain_that_lets_others_take_deletes_in_the_end() -> None:
     assert len(consumers(pair)) == 1
     for message in subscribed.pop_many(10, pair.now):
         message.ack()
-    pair.run_until(pair.client.end_drained(drained, pair.now))
+    pair.run_until(pair.client.run(end(drained, pair.now)))
     assert not consumers(pair)
     assert not subscribed.is_awaited
 

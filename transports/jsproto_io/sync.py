@@ -40,11 +40,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Unpack
 
 from jsproto.client.connection.options import DEFAULT_URL
-from jsproto.errors import ForkedError, TimeoutError
+from jsproto.errors import Error, ForkedError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
@@ -151,41 +152,48 @@ class Connection(ThreadEngine):
         nested = leadership.leader == me  # an event's callback waits, which the leader has called, or a signal handler
         if self._sender is not None:
             self._check_sender()
-        with DeferredSigint(self._poller.wakeup) as deferred:
-            try:
-                while True:
-                    event: Wakeup | None = None
-                    with self._lock:
-                        if ticket.done:
-                            return ticket.result()
-                        if self._ended.done:
-                            self._refuse()
-                        linked = self._poller.has_link(self._session)
-                        if waited and limit is not None and (now := self._now()) >= until:
-                            enough = 1 if leadership.leader == me else 2
-                            if not linked or limit.is_over(self._last_look.received, self._turns, now, enough):
-                                raise limit.error()
-                            until, late = now + LOOK, True
-                        waited, due = True, until
-                        if not leadership.try_lead(me, linked=linked):
-                            event = leadership.park(me, ticket)
-                            if not linked and (deadline := self._session.deadline()) is not None:
-                                due = min(until, deadline)
-                    if event is not None:
-                        deferred.end()  # only the leader sleeps in the poller
-                        if late:
-                            self._poller.wakeup()
-                        if not event.wait(clamp_sleep(due - self._now())) and due < until:
-                            self._call(self._time_out_unlinked)  # the leader may be looking up a name
+        try:
+            with DeferredSigint(self._poller.wakeup) as deferred:
+                try:
+                    while True:
+                        event: Wakeup | None = None
+                        with self._lock:
+                            if ticket.done:
+                                return ticket.result()
+                            if self._ended.done:
+                                self._refuse()
+                            linked = self._poller.has_link(self._session)
+                            if waited and limit is not None and (now := self._now()) >= until:
+                                enough = 1 if leadership.leader == me else 2
+                                if not linked or limit.is_over(self._last_look.received, self._turns, now, enough):
+                                    raise limit.error()
+                                until, late = now + LOOK, True
+                            waited, due = True, until
+                            if not leadership.try_lead(me, linked=linked):
+                                event = leadership.park(me, ticket)
+                                if not linked and (deadline := self._session.deadline()) is not None:
+                                    due = min(until, deadline)
+                        if event is not None:
+                            deferred.end()  # only the leader sleeps in the poller
+                            if late:
+                                self._poller.wakeup()
+                            if not event.wait(clamp_sleep(due - self._now())) and due < until:
+                                self._call(self._time_out_unlinked)  # the leader may be looking up a name
+                        else:
+                            deferred.begin()
+                            self._lead(until)
+                            deferred.check()
+                finally:
+                    if (
+                        not nested or leadership.leader != me
+                    ):  # else the outer wait of this thread goes on as the leader
+                        self._leave(me)
                     else:
-                        deferred.begin()
-                        self._lead(until)
-                        deferred.check()
-            finally:
-                if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
-                    self._leave(me)
-                else:
-                    self._poller.wakeup()  # it may be asleep for longer than it should by now
+                        self._poller.wakeup()  # it may be asleep for longer than it should by now
+        except BaseException as error:
+            if not isinstance(error, Error):  # the caller goes, by Ctrl-C for example
+                self._release(partial(self._session.abandon, ticket))
+            raise
 
     def _time_out_unlinked(self, now: float) -> None:
         """``handle_timeout`` without a link. With one, the leader looks first."""

@@ -33,9 +33,9 @@ Not here: TLS itself, opening sockets, which address is next (``server_pool``), 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypeVar
 
-from jsproto.client.connection.drain import drain, end
+from jsproto.client.connection.drain import drain
 from jsproto.client.connection.lame_duck import LameDuckMove
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
@@ -43,6 +43,7 @@ from jsproto.client.connection.options import Address, ConnectOptions
 from jsproto.client.connection.requests import Requests
 from jsproto.client.connection.script_runner import Script, ScriptRunner
 from jsproto.client.connection.server_pool import ServerPool
+from jsproto.client.connection.statistics import Statistics
 from jsproto.client.connection.subscription import Drainable
 from jsproto.client.connection.tokens import Tokens
 from jsproto.client.connection.write_buffer import WriteBuffer
@@ -71,22 +72,6 @@ T = TypeVar("T")
 MIN_TOKEN: Final = 16  # bytes
 
 
-class Statistics(TypedDict):
-    """What a session has carried since its beginning, over all its links.
-
-    ``in_bytes`` and ``out_bytes`` are bytes inside TLS, with the protocol around messages. ``out_msgs`` were
-    published, and ``pending_bytes`` of them wait to be written. ``errors_received`` counts ``-ERR``.
-    """
-
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
-    reconnects: int
-    errors_received: int
-    pending_bytes: int
-
-
 def _decoded(message: Msg) -> Msg:
     return message
 
@@ -100,8 +85,8 @@ class Session(BulkOutbox):
     Attributes:
 
     * ``options``: the ``ConnectOptions``.
-    * ``now``: seconds, the time that came with the last bytes, timeout or ``abandon``. Scripts send what comes next at
-      that time.
+    * ``now``: seconds, the time that came with the last bytes or timeout. Scripts send what comes next at that time.
+    * ``scripts``: the ``ScriptRunner``.
     * ``connected``: a ticket with the ``ServerInfo`` of the first link.
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
@@ -133,7 +118,7 @@ class Session(BulkOutbox):
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
-        self._scripts = ScriptRunner(self.completed, self.emit)
+        self.scripts = ScriptRunner(self.completed, self.emit)
         self._move: LameDuckMove | None = None
         self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
@@ -524,32 +509,20 @@ class Session(BulkOutbox):
 
     @property
     def drainable(self) -> list[Drainable]:
-        """The subscriptions that live, to ``drain`` them, let others take what is buffered, and ``end_drained``."""
+        """The subscriptions, to ``drain`` first and ``drain.end`` later."""
         return [kept for kept in dict.fromkeys(self._routes.values()) if isinstance(kept, Drainable)]
-
-    def end_drained(self, drained: Iterable[Drainable], now: float) -> Ticket[None]:
-        """The session is closed next. The ticket completes when consumers that nobody needs any more are deleted."""
-        return self.run(end(drained, now))
 
     def run(self, script: Script[T]) -> Ticket[T]:
         """Run a script: a generator that yields tickets and is sent their values (``script_runner``).
 
         The ticket takes what the script returns, or fails with the ``Error`` that it raises.
         """
-        return self._scripts.run(script)
-
-    def bring(self, script: Script[T]) -> Ticket[T]:
-        """``run`` for a script that makes something ``Live``. ``abandon`` ends it, at whatever step it is."""
-        return self._scripts.bring(script)
+        return self.scripts.run(script)
 
     def abandon(self, brought: object, now: float) -> None:
-        """The caller that was to get ``brought``, which a verb has returned, has gone: its wait was given up.
-
-        If that is ``Live``, or a ticket that brings something live, it is ended: unsubscribed, and deleted if it is a
-        consumer that was created without a name. Everything else goes on as if somebody waited.
-        """
+        """The caller of a verb has gone: end what it returned if it is ``Live``, or a ticket that brings that."""
         self.now = now
-        self._scripts.abandon(brought, now)
+        self.scripts.abandon(brought, now)
 
     def close(self, now: float) -> None:
         """End the session: open tickets fail. Bytes that wait stay in ``data_to_send()`` for a last write."""
@@ -679,15 +652,15 @@ class Session(BulkOutbox):
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` is done: the driver wakes its waiter, and the scripts that wait for it go on."""
         self._completed.append(ticket)
-        if self._scripts.waiting:
-            self._scripts.go_on(ticket)
+        if self.scripts.waiting:
+            self.scripts.go_on(ticket)
 
     def completed_many(self, tickets: Sequence[Ticket[Any]]) -> None:
         """``completed`` for each of ``tickets``."""
         self._completed += tickets
-        if self._scripts.waiting:
+        if self.scripts.waiting:
             for ticket in tickets:
-                self._scripts.go_on(ticket)
+                self.scripts.go_on(ticket)
 
     def emit(self, event: Event) -> None:
         """Add ``event`` to ``events()``."""

@@ -28,6 +28,7 @@ from typing import Any, Final, TypeVar, get_args
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
 from jsproto.client.connection.message_buffer import check_limits
 from jsproto.client.connection.script_runner import Abandoned
+from jsproto.client.connection.session import Session
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.api import Consumers
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED, check_missed
@@ -259,7 +260,7 @@ class Subscriptions(Consumers):
             APIError: the server refused.
         """
         _check_keywords(heartbeats_missed, **keywords)
-        return self.session.bring(
+        return self.session.scripts.bring(
             _subscribe(
                 self, wanted, now, message_class=message_class, facade=facade, delete_consumer=delete_consumer,
                 heartbeats_missed=heartbeats_missed, **keywords,
@@ -280,7 +281,7 @@ class Subscriptions(Consumers):
         """
         config = _ordered_config(wanted)
         _check_keywords(**keywords)
-        return self.session.bring(
+        return self.session.scripts.bring(
             _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
         )
 
@@ -303,7 +304,7 @@ class Subscriptions(Consumers):
 
         Where it may be neither looked up nor created, a durable one counts as existing.
         """
-        return self.session.bring(_bind_pull(self, wanted, now))
+        return self.session.scripts.bring(_bind_pull(self, wanted, now))
 
     def find_pull(
         self, stream: str, name: str, place: Priority, *, now: float, timeout: float | None = None
@@ -500,9 +501,15 @@ def _subscribe_ordered(
     try:
         yield ordered.ready()
     except Abandoned:
-        ordered.unsubscribe(session.now)
+        session.run(_end_when_ready(ordered, session))
         raise
     return ordered
+
+
+def _end_when_ready(ordered: OrderedConsumer[Any], session: Session) -> Generator[Ticket[Any], Any, None]:
+    """End it after the answer to the creation of its consumer, which is deleted."""
+    yield ordered.ready()
+    ordered.unsubscribe(session.now)
 
 
 def _ordered_config(wanted: SubscriptionSpec) -> ConsumerConfig:

@@ -208,7 +208,7 @@ class Reads:
         read = Snapshot(
             self, check_name(stream), subjects, now=now, at=at, max_bytes=max_bytes, timeout=self._limit(timeout)
         )
-        return self.session.bring(read.whole())
+        return self.session.scripts.bring(read.whole())
 
     def subjects(
         self, stream: str, pattern: str | None, offset: int = 0, *, now: float, timeout: float | None = None

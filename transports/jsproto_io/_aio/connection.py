@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, Unpack
 
+from jsproto.client.connection.drain import end
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
 from jsproto.client.copy.target import CopyDelivery
@@ -72,17 +73,8 @@ class Connection(Engine):
     # -- inputs and waits ----------------------------------------------------------------------------------------------
 
     async def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
-        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``.
-
-        When the caller goes before the answer has come, what the answer brings is ended.
-        """
-        ticket = await self._call_with_room(verb, limit=limit)
-        try:
-            return await self._wait(ticket)
-        except BaseException:
-            if ticket.error is None:
-                self._release(partial(self._session.abandon, ticket))
-            raise
+        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``."""
+        return await self._wait(await self._call_with_room(verb, limit=limit))
 
     async def _call_with_room(
         self, verb: Callable[[float], T], *, coalesce: bool = False, limit: float | None = None
@@ -293,7 +285,7 @@ class Connection(Engine):
                 await self._wait(Ticket[None](), LOOK_AGAIN)
         if not session.closed:
             with suppress(Error):  # a consumer that cannot be deleted is reported by an event
-                await self._wait(self._call(lambda now: session.end_drained(drained, now)), limit)
+                await self._wait(self._call(lambda now: session.run(end(drained, now))), limit)
         await self.close()
 
     @ends

@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from jsproto.client.connection.session import Session
@@ -134,7 +135,7 @@ class Engine(ConnectionBase):
             self._dispatcher.dispatch()
 
     async def _wait(self, ticket: Ticket[T], timeout: float | None = None, *, limit: Limit | None = None) -> T:
-        """Park until ``ticket`` has its answer.
+        """Park until ``ticket`` has its answer. When the caller is cancelled, what it brings is ended.
 
         Args:
             timeout: in seconds, from now on. None: that of ``limit``. 0: only what is here by now.
@@ -154,6 +155,9 @@ class Engine(ConnectionBase):
                 if not in_time:
                     limit = limit or Limit(timeout or 0, self._now())
                     in_time = await self._catch_up(event, limit)
+            except BaseException:  # the caller goes
+                self._release(partial(self._session.abandon, ticket))
+                raise
             finally:
                 self._parked[event] -= 1
                 if not self._parked[event]:

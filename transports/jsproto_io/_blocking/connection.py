@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, Unpack
 
+from jsproto.client.connection.drain import end
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
 from jsproto.client.copy.target import CopyDelivery
@@ -63,17 +64,8 @@ class Connection(Engine):
     # -- inputs and waits ----------------------------------------------------------------------------------------------
 
     def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
-        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``.
-
-        When the caller goes before the answer has come, what the answer brings is ended.
-        """
-        ticket = self._call_with_room(verb, limit=limit)
-        try:
-            return self._wait(ticket)
-        except BaseException:
-            if ticket.error is None:
-                self._release(partial(self._session.abandon, ticket))
-            raise
+        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``."""
+        return self._wait(self._call_with_room(verb, limit=limit))
 
     def _call_with_room(self, verb: Callable[[float], T], *, coalesce: bool = False, limit: float | None = None) -> T:
         """``_call``, as soon as there is room for what it queues.
@@ -280,7 +272,7 @@ class Connection(Engine):
                 self._wait(Ticket[None](), LOOK_AGAIN)
         if not session.closed:
             with suppress(Error):  # a consumer that cannot be deleted is reported by an event
-                self._wait(self._call(lambda now: session.end_drained(drained, now)), limit)
+                self._wait(self._call(lambda now: session.run(end(drained, now))), limit)
         self.close()
 
     @ends

@@ -18,7 +18,8 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from jsproto.client.connection.requests import RetryPolicy
-from jsproto.client.connection.session import Session, Statistics
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.statistics import Statistics
 from jsproto.client.connection.subscription import Drainable, Subscription
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs

@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, TypeAlias
@@ -38,7 +39,8 @@ TEXT: Final = (
 
 Lock: TypeAlias = AbstractContextManager[Any]
 
-_MODULES: Final = ("jsproto_io.sync", "jsproto_io._threads.engine", "jsproto_io._threads.leadership")
+_HERE: Final = Path(EventDispatcher._deliver.__code__.co_filename).parents[1]
+_FILES: Final = {str(_HERE / name) for name in ("sync.py", "_threads/engine.py", "_threads/leadership.py")}
 _CALLBACK: Final = EventDispatcher._deliver.__code__
 
 
@@ -72,7 +74,7 @@ def interrupts(engine: Collection[object]) -> bool:
     frame: FrameType | None = sys._getframe(1)
     between = False
     while frame is not None and frame.f_code is not _CALLBACK:
-        own = frame.f_globals.get("__name__") in _MODULES and frame.f_locals.get("self") in engine
+        own = frame.f_code.co_filename in _FILES and frame.f_locals.get("self") in engine
         if own and between:
             return True
         between = between or not own
