@@ -509,7 +509,7 @@ class Session(BulkOutbox):
 
     @property
     def drainable(self) -> list[Drainable]:
-        """The subscriptions, to ``drain`` first and ``drain.end`` later."""
+        """The subscriptions that ``drain`` takes."""
         return [kept for kept in dict.fromkeys(self._routes.values()) if isinstance(kept, Drainable)]
 
     def run(self, script: Script[T]) -> Ticket[T]:
