@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -208,3 +208,15 @@ def test_a_member_that_is_given_up_after_the_end_gives_nothing_back() -> None:
     pair.client.close(pair.now)
     pair.client.abandon(first, pair.now)
     assert first.pending_msgs == 0
+
+
+def test_a_script_that_waits_for_nothing_has_nothing_to_end() -> None:
+    pair = paired()
+
+    def script() -> Generator[Ticket[Any], Any, int]:
+        return 7
+        yield  # which makes it a generator
+
+    ticket = pair.client.scripts.bring(script())
+    pair.client.abandon(ticket, pair.now)
+    assert ticket.result() == 7

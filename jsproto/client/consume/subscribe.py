@@ -326,7 +326,7 @@ class Subscriptions(Consumers):
 class BoundConsumer(Live):
     """A consumer that was found, or ``created``."""
 
-    js: Subscriptions
+    js: Subscriptions = field(repr=False, compare=False)
     info: ConsumerInfo
     created: bool
 
