@@ -7,7 +7,6 @@ from itertools import islice
 import pytest
 
 from jsproto.client.read.direct import DirectBatch
-from jsproto.grammar import stored
 from tests.effort import examples
 from tests.pair.verbs import VERBS
 from tests.tools.mutate_answers import findings, main
@@ -20,12 +19,6 @@ def test_no_answer_does_more_than_end_its_verb(verb: str) -> None:
     tried = list(islice(findings(verb, 4, 0, max(EVERY, 1)), 100))
     assert tried
     assert [each for each in tried if each[1] is not None] == []
-
-
-def test_a_half_of_a_surrogate_pair_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "UnicodeEncodeError", KeyError, raising=False)
-    found = [why for what, why in findings("get_msg-leader", 1) if why is not None]
-    assert any("UnicodeEncodeError" in why for why in found)
 
 
 def test_a_machine_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
