@@ -188,6 +188,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SIMULATION + "a_dead_letter_that_is_stored_without_a_look_is_found",
         ),
         promise(
+            "It has a letter of its own, beside the old one.",
+            "pair/test_dead_letters.py::test_a_sequence_that_was_given_out_again_has_a_letter_of_its_own",
+        ),
+        promise(
             "With a `subject=` of your own that leaves `{seq}` out, only the last letter of the subject is compared. "
             "Then one program at a time, and one consumer for a subject, are stored once.",
             PAIR_DEAD_LETTERS + "a_subject_that_letters_share_has_them_once_in_their_order",

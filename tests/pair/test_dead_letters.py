@@ -115,6 +115,36 @@ def test_a_message_whose_deliveries_are_used_up() -> None:
     assert "Dead-Letter-Note" not in letter.headers
 
 
+def test_a_sequence_that_was_given_out_again_has_a_letter_of_its_own() -> None:
+    """The stream came back shorter, and another message has the sequence. Each letter is stored once."""
+    burying = Burying(orders={"subjects": ["orders.>"], "persist_mode": "async"})
+    pair, plan = burying.pair, burying.open()
+    worker: list[PullConsumer[JSMsg]] = []
+
+    def give_up(payload: bytes) -> bytes:
+        pair.advance(1.0)
+        assert burying.publish("orders.1", payload).seq == 1
+        pull = burying.consumer(max_deliver=1, ack_wait=1.0)
+        (message,) = burying.take(pull)
+        message.nak()
+        assert burying.take(pull) == []
+        worker.append(pull)
+        return burying.advisories(plan)[-1]
+
+    stored_at = pair.now
+    first = give_up(b"old")
+    assert burying.bury(plan, first) is not None
+    worker.pop().unsubscribe(pair.now)
+    pair.server.restart(pair.now, unsynced_since=stored_at)
+    pair.advance(3.0)
+    second = give_up(b"new")
+    assert burying.bury(plan, second) is not None
+    assert burying.bury(plan, second) is None
+    assert [(letter.subject, letter.data) for letter in burying.letters()] == [
+        ("dead.ORDERS.C.1", b"old"), ("dead.ORDERS.C.1", b"new"),
+    ]  # fmt: skip
+
+
 def test_an_advisory_that_comes_again_is_stored_once() -> None:
     """Also when the server has forgotten the message id."""
     burying = Burying(dead={"duplicate_window": 0.1})
