@@ -80,7 +80,7 @@ PEERS: Final[dict[str, tuple[Requirement, ...]]] = {
         ),
         row(
             "a fetch from a consumer that is not there fails without saying why",
-            consuming.PULL + "a_consumer_that_is_not_there_is_named",
+            consuming.PULL + "a_fetch_whose_consumer_goes_during_an_election_ends_at_once",
             consuming.PULLING + "what_is_deleted_while_fetching_is_told_at_once",
         ),
         row(
