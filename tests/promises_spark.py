@@ -206,9 +206,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "every row once, as long as the repetition comes within the stream's `duplicate_window` (2 minutes, "
-            "unless you set it) and brings the row in the same partition: by message ids of its name where that holds, "
-            "else of its content, which take the place of what `headers` has. The order does not matter. It costs the "
-            "server twice the work",
+            "unless you set it) and brings the row in the same partition: by message ids of its content, which take "
+            "the place of what `headers` has. The order does not matter. It costs the server twice the work",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
             SPARK_ORIGINS + "ids_do_not_depend_on_what_came_before",
             SPARK_ORIGINS + "keys_are_overwritten_between_two_tries",
@@ -456,7 +455,7 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
         "None of them makes the rows of different partitions visible",
         "| `origin` | as reading gives it.",
         "A `coalesce` is none of them.",
-        "Without names content must be the same in each try.",
+        "The content must be the same in each try.",
         "Files and tables come in their order again.",
         "or an interval `every` (seconds), and `target` (string) | a schedule",
     ),

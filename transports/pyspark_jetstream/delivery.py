@@ -1,7 +1,7 @@
 """Storing the rows of one task, with one of three promises.
 
 ``fast``        fast ingest. Every row is stored at least once: a task that Spark runs again stores its rows again.
-``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition, and the row's name or
+``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition and the row's
                 content (``message_ids``). The stream drops an id that it has seen. So a row is stored once, as long as
                 the second try comes within the stream's duplicate window, to the same partition.
 ``atomic``      atomic batches of rows, each with a marker that says how far the partition has got (``atomic``).

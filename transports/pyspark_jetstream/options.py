@@ -339,9 +339,7 @@ class ReadOptions:
     max_records_per_partition: int = count("maxRecordsPerPartition", "sequences of a task", 250_000)
     fail_on_data_loss: bool = flag("failOnDataLoss", "false: go on with what is there", True)
     include_headers: bool = flag("includeHeaders", "of streams, not of a bucket", False, check=[_check_headers])
-    include_origin: bool = flag(
-        "includeOrigin", "a column `origin`, which names each row to the sinks `fastDedup` and `atomic`", False
-    )
+    include_origin: bool = flag("includeOrigin", "a column `origin`, which names each row to the sink `atomic`", False)
     include_bookkeeping: bool = flag(
         "includeBookkeeping", "show what the sink `atomic` leaves: markers (`*.$spark.*.*`) and headers "
         "`Nats-Batch-*`", False,

@@ -5,7 +5,7 @@
 * ``origin.attempt`` is a number for the task that reads it. Only where it is that of the task that writes, there is
   nothing between both: no shuffle, no cache, no table. Only there a name holds.
 
-Not here: what follows from names (``repetition`` for ``atomic``, ``message_ids`` for ``fastDedup``).
+Not here: what follows from names (``repetition``).
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ MAX_RUNS: Final = 64
 class Segment(NamedTuple):
     """Rows one after the other whose names hold, of one task of the source, or whose names do not.
 
-    ``task`` is None where they do not. ``rises``: no sequence is below the one before it. ``is_single``: each is above.
+    ``task`` is None where they do not. ``rises``: no sequence is below the one before it.
     """
 
     task: int | None
     seqs: Sequence[int]
     rises: bool = True
-    is_single: bool = True
 
     def between(self, start: int, stop: int) -> Segment:
         """Some of them."""
-        return Segment(self.task, self.seqs[start:stop], self.rises, self.is_single)
+        return Segment(self.task, self.seqs[start:stop], self.rises)
 
 
 def task_number(stream: str, identity: str | None, lo: int, hi: int, subject: str | None) -> int:
@@ -75,5 +74,5 @@ def segments_of(origins: pa.ChunkedArray, attempt: int | None) -> Sequence[Segme
     for start, stop in pairwise([*starts, len(seqs)]):
         task = tasks[start].as_py() if is_own[start].as_py() else None
         step = None if task is None else pc.min(pc.pairwise_diff(seqs.slice(start, stop - start))).as_py()
-        found.append(Segment(task, numbers[start:stop], step is None or step >= 0, step is None or step > 0))
+        found.append(Segment(task, numbers[start:stop], step is None or step >= 0))
     return found
