@@ -206,13 +206,13 @@ class Session(BulkOutbox):
                     else:
                         link.receive(frame, now)
                         is_open = link.is_open
-                        while link.violations:  # before the answers after them, which are their consequences
+                        while link.violations:  # before the answers that follow
                             self._deny(link.violations.pop(0), now)
                 break
             except Exception as bug:
-                if type(frame) is not Msg:  # type: ignore[possibly-undefined]
+                if type(frame) is not Msg:  # type: ignore[possibly-undefined, unused-ignore]
                     raise
-                self._crash(conversation, bug, now)  # type: ignore[possibly-undefined, arg-type]
+                self._crash(conversation, bug, now)  # type: ignore[possibly-undefined, arg-type, unused-ignore]
                 frames = frames[next(place for place, each in enumerate(frames, 1) if each is frame) :]
         self._in_msgs += count
         if link.decoder.error is not None and link.error is None:
