@@ -159,13 +159,8 @@ def in_fork(job: str, client: str) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> None:
-    for module in (
-        "anyio",
-        "jsproto_io.sync",
-        "jsproto_io.testing.simulation.loop",
-        "jsproto_io.testing.simulation.trio",
-    ):
-        import_module(module)  # once for all forks
+    for module in IMPORTED:
+        import_module(module)
     rows = zip(arguments[::2], arguments[1::2], strict=True)
     print(json.dumps([[job, client, in_fork(job, client)] for job, client in rows]))
 
