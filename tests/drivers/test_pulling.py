@@ -169,8 +169,8 @@ async def test_acknowledging_when_the_consumer_is_gone(server: Any, connect: Con
         js, sub = await pulling(nc, 1)
         (message,) = await sub.fetch(1)
         await js.delete_consumer(sub.stream, "C")
-        with pytest.raises(NoRespondersError):
-            await message.ack_sync()
+        with pytest.raises(NoRespondersError):  # in an election, too, nobody answers, so that it is asked again
+            await message.ack_sync(timeout=LIMIT)
         await message.ack()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack, suppress
+from random import SystemRandom
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
@@ -107,7 +108,15 @@ def stored(js: JetStream, stream: str) -> list[int]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago: routes must be known before the servers start."""
+    """Ports that were free a moment ago: routes must be known before the servers start.
+
+    They lie below those that connections get, so that no client has taken one meanwhile.
+    """
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets: list[socket.socket] = []
+        while len(sockets) < count:
+            with suppress(OSError):
+                sockets.append(
+                    stack.enter_context(socket.create_server(("127.0.0.1", SystemRandom().randrange(15_000, 32_000))))
+                )
         return [bound.getsockname()[1] for bound in sockets]

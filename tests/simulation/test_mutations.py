@@ -1,4 +1,4 @@
-"""Bugs planted into the library are found by simulation, and without them the same seeds pass."""
+"""Bugs planted into the library are found by simulation, and without them the first of these seeds pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from jsproto_io.testing.simulation import Report, search
 from jsproto_io.testing.simulation.search import plan
-from tests.effort import first
+from tests.effort import examples, first
 from tests.simulation import workloads
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.workloads import Workload
@@ -18,7 +18,7 @@ WORKLOADS = {name: value for name, value in vars(workloads).items() if isinstanc
 MIXED = [mutation for start in range(4) for mutation in MUTATIONS[start::4]]
 """In an order in which the first ones are of different workloads."""
 SEEDS = range(300)
-"""Within these each planted bug has to be found, and the library as it is has to pass."""
+"""Within these each planted bug has to be found, and the library as it is has to pass a share of them."""
 
 
 class FoundError(Exception):
@@ -50,7 +50,7 @@ def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_library_passes_the_same_seeds(name: str) -> None:
-    search(WORKLOADS[name].main, seeds=SEEDS, **options_of(name))
+    search(WORKLOADS[name].main, seeds=SEEDS[: examples(len(SEEDS))], **options_of(name))
 
 
 def test_there_are_enough_of_them() -> None:

@@ -302,8 +302,11 @@ class Requests(Conversation):
         return self._open.pop(token)
 
     def _may_retry(self, request: _Request, now: float) -> bool:
-        """Send a request that was not taken again after a pause, if it may be. Returns whether it may."""
-        if not request.left or now + request.wait >= request.ends:
+        """Send a request that was not taken again after a pause, if it may be. Returns whether it may.
+
+        Its answer then has as long to come, or nobody could tell a refusal from silence.
+        """
+        if not request.left or now + 2 * request.wait >= request.ends:
             return False
         request.left -= 1
         self._retries.set(request.token, now + request.wait)
