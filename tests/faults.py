@@ -118,7 +118,7 @@ PEERS: Final[dict[str, tuple[Requirement, ...]]] = {
         row(
             "metadata is made up for what is no message of a stream",
             consuming.ACKS + "a_reply_that_says_nothing",
-            consuming.PULL + "what_is_no_message_of_a_stream",
+            "client/test_pull_refusals.py::test_what_is_no_message_of_a_stream",
         ),
         row("requests are made by a loop that polls", consuming.PULL + "a_stream_of_messages_waits_without_polling"),
         row(
@@ -183,7 +183,7 @@ PEERS: Final[dict[str, tuple[Requirement, ...]]] = {
     "nats.js": (
         row(
             "a refused message ends the batch in mode ok",
-            FAST + "gap_ok_reports_and_goes_on",
+            "client/test_fast_lossy.py::test_gap_ok_reports_and_goes_on",
             recorded("fast-err_ok"),
             BAD_INPUT + "a_message_over_max_msg_size_is_a_gap_that_may_be_tolerated",
         ),
@@ -421,7 +421,7 @@ REPORTED: Final[dict[int, tuple[Requirement, ...]]] = {
         row(
             "slow consumers are counted wrongly, or not told",
             consuming.PUSH + "the_buffer_is_bounded_by_both_limits",
-            consuming.PULL + "messages_nobody_asked_for_are_bounded",
+            "client/test_pull_refusals.py::test_messages_nobody_asked_for_are_bounded",
             consuming.DRIVER + "a_slow_application_is_told_and_what_it_lost_comes_again",
             FACADE + "a_full_subscription_drops_and_says_so",
         ),

@@ -499,8 +499,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "It asks for the next page only as messages are taken, and goes on after the last message when a "
             "server dies.",
             CLIENT_DIRECT + "the_memory_is_bounded_however_few_messages_a_page_has",
-            CLIENT_DIRECT + "a_new_link_goes_on_behind_the_last_message",
-            CLIENT_DIRECT + "a_new_link_while_the_reader_is_slow",
+            "client/test_direct_outages.py::test_a_new_link_goes_on_behind_the_last_message",
+            "client/test_direct_outages.py::test_a_new_link_while_the_reader_is_slow",
             INTEGRATION_READING + "a_server_that_dies_in_the_middle_of_a_page",
             CLIENT_DIRECT_OUTAGES + "what_is_buffered_is_taken_while_there_is_no_link",
             READING_ATTACKED + "a_stream_whose_only_server_dies_and_comes_back",

@@ -419,7 +419,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "A subscriber that pulls gets no more than it asked for.",
-            CLIENT_PULL + "messages_nobody_asked_for_are_bounded",
+            "client/test_pull_refusals.py::test_messages_nobody_asked_for_are_bounded",
             CLIENT_PULL + "requests_are_served_in_turn_and_only_their_sum_counts",
             "stateful/test_pull_stateful.py::TestPulls",
         ),
@@ -616,7 +616,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             WIRE_DECODER + "memory_follows_the_bytes_however_small_the_pieces",
             CLIENT_SESSION + "the_cache_of_subjects_is_bounded",
             CLIENT_KEEPALIVE + "a_peer_that_asks_and_never_reads_costs_no_memory",
-            CLIENT_PULL + "messages_nobody_asked_for_are_bounded",
+            "client/test_pull_refusals.py::test_messages_nobody_asked_for_are_bounded",
             CLIENT_DIRECT + "the_memory_is_bounded_however_few_messages_a_page_has",
             CLIENT_PUBLISHER + "a_window_of_failures_stops_the_publisher_until_they_are_taken",
             CLIENT_FAST_LOSSY + "gap_ok_what_others_refused_is_not_kept_though_one_before_them_waits",
@@ -626,7 +626,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "Both dialects of ADR-50's acknowledgements are understood: the draft's and the one that released "
             "servers speak.",
             GRAMMAR_ACKS + "both_dialects_say_the_same",
-            CLIENT_FAST + "the_draft_dialect_means_the_same",
+            "client/test_fast_lossy.py::test_the_draft_dialect_means_the_same",
         ),
         promise(
             "Every verb of JetStream that publishes refuses headers of an atomic batch (`Nats-Batch-...`): the "

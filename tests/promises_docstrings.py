@@ -444,7 +444,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "jsproto:PullConsumer": (
         promise(
             "OutboundBufferLimitError: the outbox has no room. Nothing is changed.",
-            CLIENT_PULL + "a_fetch_that_cannot_be_sent_changes_nothing",
+            "client/test_pull_refusals.py::test_a_fetch_that_cannot_be_sent_changes_nothing",
         ),
     ),
     "jsproto:PushConsumer": (

@@ -250,10 +250,10 @@ SHOWN: Final[dict[int, Requirement]] = {
     ),
     64: row("another gap mode is an error", FAST_SUBJECT + "gap_modes_that_are_refused", recorded("fast-bad_pattern")),
     65: row("a gap names the first missing message", ACKS + "both_dialects_say_the_same", recorded("fast-gap_ok")),
-    66: row("a gap changes no window", FAST + "gap_ok_reports_and_goes_on"),
+    66: row("a gap changes no window", "client/test_fast_lossy.py::test_gap_ok_reports_and_goes_on"),
     67: row("fail: stop, then take the short count", FAST + "gap_fail_stops_at_the_notice_and_ends_with_the_count"),
     68: row("fail: a short count is no success", FAST + "a_commit_that_stored_fewer_fails_with_what_was_stored"),
-    69: row("ok: go on", FAST + "gap_ok_reports_and_goes_on", recorded("fast-gap_ok")),
+    69: row("ok: go on", "client/test_fast_lossy.py::test_gap_ok_reports_and_goes_on", recorded("fast-gap_ok")),
     70: row(
         "a new leader, fail: what was lost ends the batch",
         recorded("cluster-fast_leader_change_fail", "2.15.1-R3"),
@@ -266,7 +266,8 @@ SHOWN: Final[dict[int, Requirement]] = {
     ),
     72: row(
         "over a new link: ask and go on, or end",
-        FAST + "gap_ok_asks_and_goes_on_over_a_new_link", FAST + "what_cannot_be_asked_ends_with_the_link",
+        "client/test_fast_lossy.py::test_gap_ok_asks_and_goes_on_over_a_new_link",
+        FAST + "what_cannot_be_asked_ends_with_the_link",
         FAST + "the_end_of_the_link_ends_the_batch_with_what_was_acknowledged",
         CLUSTER + "gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing",
         CLUSTER + "gap_fail_ends_with_the_link",
@@ -274,7 +275,10 @@ SHOWN: Final[dict[int, Requirement]] = {
     73: row(
         "fail: a refused message ends the batch", FAST + "a_refused_message_breaks_the_batch", recorded("fast-err_fail")
     ),
-    74: row("ok: it is reported and the batch goes on", FAST + "gap_ok_reports_and_goes_on", recorded("fast-err_ok")),
+    74: row(
+        "ok: it is reported and the batch goes on",
+        "client/test_fast_lossy.py::test_gap_ok_reports_and_goes_on", recorded("fast-err_ok"),
+    ),
     75: row("expectations as in a plain publish", CHECKS + "what_does_not", recorded("fast-err_first")),
     76: row(
         "the stall rule, without a deadlock",

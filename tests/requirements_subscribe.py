@@ -128,7 +128,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         "a message has an ack subject",
         JSACK + "what_is_not_one",
         PUSH + "what_is_no_message_of_jetstream_is_passed_over",
-        PULL + "what_is_no_message_of_a_stream",
+        "client/test_pull_refusals.py::test_what_is_no_message_of_a_stream",
     ),
     206: row(
         "the reply is used as it came",
@@ -203,7 +203,7 @@ SHOWN: Final[dict[int, Requirement]] = {
     221: row(
         "statuses are managed by default",
         PUSH + "statuses_are_hidden",
-        PULL + "statuses_that_are_broken_or_for_nobody",
+        "client/test_pull_refusals.py::test_statuses_that_are_broken_or_for_nobody",
         PULL_STATEFUL,
     ),
     222: row(

@@ -715,47 +715,6 @@ def test_the_link_is_lost_in_the_middle() -> None:
     assert read.take() == [1]
 
 
-def test_a_new_link_goes_on_behind_the_last_message() -> None:
-    read = Read(harness=Harness(max_reconnect_attempts=-1, reconnect_time_wait=0), batch=5, timeout=5.0)
-    read.requests()
-    read.message(1, 0, 9)
-    read.message(4, 1, 8)
-    read.h.lose()
-    read.h.advance(20.0)  # without a link silence means nothing
-    read.h.connect()
-    (request,) = read.requests()
-    assert (request["seq"], request["batch"]) == (5, 3)
-    read.message(5, 0, 7)
-    read.message(6, 5, 6)
-    read.message(7, 6, 5)
-    read.status(end(last=7, pending=5))
-    assert read.take() == [1, 4, 5, 6, 7]
-    read.h.lose()
-    read.h.connect()
-    assert read.requests() == []
-
-
-def test_a_new_link_without_a_limit() -> None:
-    read = Read(harness=Harness(max_reconnect_attempts=-1))
-    read.requests()
-    read.h.lose()
-    read.h.connect()
-    assert [request["seq"] for request in read.requests()] == [1]
-
-
-def test_a_new_link_while_the_reader_is_slow() -> None:
-    read = Read(harness=Harness(max_reconnect_attempts=-1), page_messages=2)
-    read.requests()
-    read.message(1, 0, 9)
-    read.message(2, 1, 8)
-    read.status(end(last=2, pending=8))
-    read.h.lose()
-    read.h.connect()
-    assert read.requests() == []
-    assert read.take() == [1, 2]
-    assert [request["seq"] for request in read.requests()] == [3]
-
-
 def test_a_request_that_finds_no_room_is_made_later() -> None:
     h = Harness(pending_size=100, linger=9.0)
     h.begin_burst()

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
-from jsproto.errors import BatchLostError, BatchStalledError, ConnectionLostError
+from jsproto.errors import (
+    BatchGapError,
+    BatchLostError,
+    BatchMessageError,
+    BatchStalledError,
+    ConnectionLostError,
+    LocalProtocolError,
+)
+from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
+from jsproto.wire.frames import Pub, Sub
 from tests.client.test_fast import TOO_BIG, WRONG_SEQUENCE, Batch, operations, reconnecting, started
 
 
@@ -209,3 +218,101 @@ def test_progress_is_told_once_for_each_change() -> None:
     batch.fast.abandon(batch.h.now)
     assert progress.done
     assert batch.fast.progress(10).done
+
+
+def test_gap_ok_reports_and_goes_on() -> None:
+    batch = started(gap="ok")
+    batch.fill(4)
+    batch.say({"type": "gap", "last_seq": 2, "seq": 4}, 4)
+    batch.say({"type": "err", "seq": 4, "error": WRONG_SEQUENCE}, 4)
+    batch.error(TOO_BIG, 5)
+    batch.h.deliver(batch.reply(5), b"", b"NATS/1.0 503\r\n\r\n")
+    gap, refused, too_big, nobody = batch.h.events()
+    assert gap == GapReported("b1", 2, 3)
+    assert isinstance(refused, MessageRefused)
+    assert isinstance(too_big, MessageRefused)
+    assert isinstance(nobody, UnexpectedMessage)
+    assert (batch.fast.acked, batch.fast.flow) == (0, 10)  # informational only
+    ticket = batch.fast.commit(batch.h.now)
+    batch.h.sent()
+    batch.pub_ack(3, 6, 3)
+    assert ticket.result().count == 3
+
+
+def test_the_draft_dialect_means_the_same() -> None:
+    batch = started(gap="ok")
+    batch.fill(9)
+    batch.say({"last_seq": 1, "seq": 4}, 4)
+    batch.say({"seq": 5, "ack_msgs": 5}, 5)
+    batch.say({"seq": 6, "error": WRONG_SEQUENCE}, 6)
+    gap, rate, refused = batch.h.events()
+    assert gap == GapReported("b1", 2, 3)
+    assert rate == FlowRateChanged("b1", 5, 5, 10)
+    assert isinstance(refused, MessageRefused)
+
+
+def test_the_drafts_terminal_acknowledgement_holds_the_error() -> None:
+    batch = started()
+    batch.fill(3)
+    batch.say({"stream": "S", "seq": 2, "batch": "b1", "count": 2, "error": WRONG_SEQUENCE}, 3)
+    error = batch.fast.error
+    assert isinstance(error, BatchMessageError)
+    assert (error.message_sequence, error.ack and error.ack.count) == (3, 2)
+
+
+def test_gap_ok_asks_and_goes_on_over_a_new_link() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    batch.fill(14)
+    batch.ack(10, 10)
+    batch.h.lose()
+    assert batch.fast.room == 0
+    ready = batch.fast.ready()
+    with pytest.raises(LocalProtocolError, match="wait for ready"):
+        batch.fast.publish("e.a", now=batch.h.now)
+    batch.h.now += 2.0
+    batch.h.connect()
+    sub, ping = batch.h.sent()
+    assert isinstance(sub, Sub)
+    assert isinstance(ping, Pub)
+    assert operations([ping]) == [(15, 4)]
+    batch.say({"type": "gap", "last_seq": 13, "seq": 16}, 15, 4)
+    batch.say({"type": "ack", "seq": 15, "msgs": 10}, 15, 4)
+    assert ready.result() is None
+    assert batch.fast.publish("e.a", now=batch.h.now) == 16
+    assert GapReported("b1", 13, 15) in batch.h.events()
+    batch.h.advance(5.0)  # the keep-alive goes on too
+    assert (16, 4) in operations(batch.h.published())
+
+
+def test_gap_ok_commits_over_a_new_link() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    ticket = batch.fast.commit(batch.h.now)
+    batch.h.sent()
+    batch.h.lose()
+    batch.h.connect()
+    assert operations(batch.h.published()) == [(2, 3)]
+    batch.pub_ack(1, 2, 3)
+    assert ticket.result().count == 1
+
+
+def test_gap_ok_does_not_ask_after_a_batch_of_one_message() -> None:
+    """Whether it was stored cannot be asked: if it was, there is no batch any more."""
+    batch = reconnecting(gap="ok")
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"only")
+    batch.h.sent()
+    batch.h.lose()
+    assert isinstance(ticket.error, BatchLostError)
+    batch.h.connect()
+    assert batch.h.published() == []
+
+
+def test_gap_ok_notices_that_the_commit_message_was_lost() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"last")
+    batch.h.sent()
+    batch.h.lose()
+    batch.h.connect()
+    assert operations(batch.h.published()) == [(2, 4)]
+    batch.say({"type": "gap", "last_seq": 2, "seq": 3}, 2, 4)
+    assert isinstance(ticket.error, BatchGapError)
+    assert batch.fast.unacknowledged == [("e.a", b"1", None), ("e.a", b"last", None)]

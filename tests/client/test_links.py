@@ -488,3 +488,39 @@ def test_what_waits_is_measured_for_the_server_that_takes_it() -> None:
     harness.connect()
     assert not [event for event in harness.events() if isinstance(event, MessageTooLarge)]
     assert len(harness.published()) == 1
+
+
+def test_servers_of_the_cluster_are_dialled_too() -> None:
+    harness = Harness(info={"connect_urls": ["other:4333"]}, max_reconnect_attempts=-1)
+    harness.lose()
+    assert harness.session.connect_to is not None
+    assert harness.session.connect_to.url == "nats://other:4333"
+
+
+def test_what_was_dialled_may_end_after_the_session() -> None:
+    """Nobody can keep the two from crossing."""
+    harness = Harness(connected=False)
+    harness.session.close(harness.now)
+    before = harness.session.error, harness.session.connected.error
+    harness.session.connection_failed("Connection refused", harness.now)
+    harness.session.connection_made(harness.now)
+    assert (harness.session.error, harness.session.connected.error) == before
+    assert harness.session.wants_close
+    assert not harness.session.is_connected
+    harness = Harness()
+    for dialled_unasked in (harness.session.connection_made, lambda now: harness.session.connection_failed("", now)):
+        with pytest.raises(LocalProtocolError, match="asked for no connection"):
+            dialled_unasked(harness.now)
+
+
+def test_a_carrier_that_fails_for_good() -> None:
+    """No new link is asked for; who waits is told why; the second time nothing happens."""
+    client = Harness(max_reconnect_attempts=-1)
+    waiting = Subscription(client.session, "a").readable()
+    client.session.abort("the roof fell in", client.now)
+    assert (client.session.closed, client.session.connect_to) == (True, None)
+    assert not client.session.wants_send(client.now)
+    client.session.abort("again", client.now)
+    assert str(client.session.error) == "the roof fell in"
+    with pytest.raises(ConnectionLostError, match="the roof fell in"):
+        waiting.result()
