@@ -28,6 +28,7 @@ TOGETHER: Final = (
     "tests/spark/",  # there is one JVM
     "tests/test_architecture.py",  # they look at every file, which is read once
     "tests/test_citations.py",
+    "tests/test_marks.py",
     "tests/test_words.py",
 )
 """The tests of which one process takes all."""

@@ -23,6 +23,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import jsproto
 from tests.citations import FACTS, REQUIREMENTS
+from tests.marks import known_fault, promise, requirement
 from tests.readmes import FOLDERS, PAGES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -242,6 +243,8 @@ def within(module: str, package: str) -> bool:
 # -- what may be imported ----------------------------------------------------------------------------------------------
 
 
+@promise("It opens no socket, reads no clock")
+@promise("A conversation (`FastPublisher`, `DirectBatch` and others) sees no socket.")
 def test_the_core_imports_only_what_is_pure() -> None:
     for path in CORE:
         bad = [
@@ -254,12 +257,14 @@ def test_the_core_imports_only_what_is_pure() -> None:
         assert bad == [], path
 
 
+@promise("It opens no socket, reads no clock")
 def test_the_core_calls_no_impure_builtin() -> None:
     for path in CORE:
         calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
         assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == [], path
 
 
+@promise("It opens no socket, reads no clock")
 def test_the_core_asks_no_clock() -> None:
     for path in CORE:
         calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
@@ -272,6 +277,10 @@ def test_the_core_asks_no_clock() -> None:
         assert "time" not in {found.module.split(".")[0] for found in imports(path)}, path
 
 
+@requirement(227)
+@promise("It opens no socket, reads no clock")
+@promise("Nothing sleeps: time is a number that moves from deadline to deadline")
+@promise("The same seed gives the same bytes at the same times.")
 def test_the_core_works_where_everything_impure_is_poisoned() -> None:
     modules = sorted(ALLOWED | {module for _, module, _ in ALLOWED_NAMES})
     done = subprocess.run(
@@ -341,6 +350,7 @@ def test_what_each_run_of_pytest_imports_is_next_to_nothing(module: str) -> None
     assert at_once <= {"__future__", "collections.abc", "typing"}
 
 
+@known_fault("timeouts by the wall clock")
 def test_time_is_the_monotonic_one() -> None:
     """The clock on the wall jumps: nothing may be given up too early, or waited for too long, because of it."""
     for path in DRIVERS:
@@ -400,6 +410,7 @@ def test_what_is_public_is_documented() -> None:
 # -- what is shipped ---------------------------------------------------------------------------------------------------
 
 
+@promise("The library alone (`pip install .`) brings nothing along")
 def test_the_wheel(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:

@@ -24,6 +24,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.api import ApiSubjects
 from jsproto_io.nats_server import NatsServer
+from tests.marks import promise
 from tests.readmes import program_with
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ async def read_all(outbox: Any, stream: str) -> list[tuple[int, str, bytes]]:
 # -- what works --------------------------------------------------------------------------------------------------------
 
 
+@promise("A conversation (`FastPublisher`, `DirectBatch` and others) sees no socket.")
 def test_another_client_carries_the_conversations(server: NatsServer) -> None:
     async def scenario() -> None:
         async with embedded(server.url, "EMBED") as outbox:
@@ -85,6 +87,7 @@ def test_another_client_carries_the_conversations(server: NatsServer) -> None:
     asyncio.run(scenario())
 
 
+@promise("A conversation (`FastPublisher`, `DirectBatch` and others) sees no socket.")
 def test_two_batches_at_once(server: NatsServer) -> None:
     """In turns, so that both are under way all the time: neither gets what is meant for the other."""
 

@@ -17,12 +17,15 @@ from jsproto.client.connection.session import Session
 from jsproto.rules.sequence_gaps import DeliverySequence
 from jsproto.ticket import Ticket
 from tests.effort import examples
+from tests.marks import promise
 
 INPUTS = [(name, path.name) for name in TARGETS for path in sorted((engine.CORPUS / name).iterdir())]
 
 EDITS = st.tuples(st.integers(0, 255), st.integers(0, 9), st.sampled_from(engine.DICTIONARY) | st.binary(max_size=6))
 
 
+@promise("Receiving never raises.")
+@promise("Never raises, whatever the message holds.")
 @pytest.mark.parametrize(("target", "file"), INPUTS)
 def test_every_input_of_the_corpus_holds(target: str, file: str) -> None:
     TARGETS[target]((engine.CORPUS / target / file).read_bytes())
@@ -46,6 +49,7 @@ def inputs(draw: st.DrawFn, corpus: list[bytes]) -> bytes:
     return data
 
 
+@promise("A peer that breaks the protocol becomes state and a typed error in every open ticket.")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_short_search_finds_nothing(target: str) -> None:
     @settings(max_examples=examples(1_000), deadline=None)

@@ -17,6 +17,7 @@ import pytest
 
 from jsproto_io import nats_server
 from jsproto_io.nats_server import NatsServer, NatsServerError, NatsServerNotFoundError, find_binary
+from tests.marks import promise
 from tests.servers import RELEASES, paused
 
 PATIENCE = 30.0  # seconds after which something that should end counts as hanging
@@ -101,6 +102,7 @@ def test_the_configuration() -> None:
         assert "jetstream" not in server.info
 
 
+@promise("End it in order (SIGTERM, and SIGKILL if that takes too long).")
 def test_a_server_that_does_not_heed_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_server, "STOP_WITHIN", 0.1)
     with NatsServer() as server:

@@ -1,7 +1,11 @@
-"""The tables of promises are whole: what READMEs and docstrings guarantee is quoted, with tests that exist."""
+"""The page of promises is whole: it has what READMEs and docstrings guarantee, word for word.
+
+Not here: that tests attack each promise (``test_marks``).
+"""
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
@@ -12,36 +16,14 @@ import jsproto
 import jsproto_io
 import jsproto_io.nats_server
 import jsproto_io.sync
-from tests import (
-    promises,
-    promises_consuming,
-    promises_docstrings,
-    promises_managing,
-    promises_publishing,
-    promises_spark,
-    promises_testing,
-    promises_workers,
-)
-from tests.node_ids import check_exist
-from tests.promises import Promise
+from tests.marks import described, lines_of
 from tests.readmes import READMES
 from tests.sentences import STRONG_WORDS, docstrings, documented, fold, guarantees, sections, sentences
 
 SECTIONS: Final = {title: fold(text) for readme in READMES.values() for title, text in sections(readme).items()}
 SOUNDING: Final = [found for readme in READMES.values() for found in guarantees(readme)]
-PARTS: Final = (
-    promises,
-    promises_consuming,
-    promises_managing,
-    promises_publishing,
-    promises_spark,
-    promises_testing,
-    promises_workers,
-)
-PROMISED: Final = {section: rows for part in PARTS for section, rows in part.QUOTED.items()}
-DESCRIBED: Final = {section: rows for part in PARTS for section, rows in part.DESCRIBED.items()}
-QUOTED: Final = [(section, promise) for section, rows in PROMISED.items() for promise in rows]
-DOCUMENTED: Final = [(place, promise) for place, table in promises_docstrings.QUOTED.items() for promise in table]
+PROMISED: Final = lines_of("promise")
+DESCRIBED: Final = described()
 EXPORTS: Final = [
     *((jsproto_io.sync, name) for name in jsproto_io.sync.__all__),
     *((jsproto_io, name) for name in ("ConnectKeywords", "DurabilityWarning")),
@@ -54,42 +36,42 @@ if find_spec("pyspark") is not None:
     EXPORTS.extend((pyspark_jetstream, name) for name in pyspark_jetstream.__all__)
 
 
+def is_place(section: str) -> bool:
+    """Whether it is ``module:name``, where docstrings are."""
+    return re.fullmatch(r"[\w.]+:\w+", section) is not None
+
+
 def is_covered(sentence: str, pieces: list[str]) -> bool:
     """A piece of it is quoted, or it is a part of what is quoted."""
     return any(piece in sentence or sentence in piece for piece in pieces)
 
 
-def words(row: tuple[str, Promise]) -> str:
-    return row[1].words
+def test_it_is_promised() -> None:
+    """Word for word, in the section of a README or in the docstrings of a place."""
+    for section, words, _ in PROMISED:
+        assert words in (docstrings(section) if is_place(section) else SECTIONS[section])
 
 
-@pytest.mark.parametrize(("section", "promise"), QUOTED, ids=[words(row) for row in QUOTED])
-def test_a_readme_promises_it(section: str, promise: Promise) -> None:
-    assert promise.words in SECTIONS[section]
-    check_exist(promise.tests)
-
-
-@pytest.mark.parametrize(("place", "promise"), DOCUMENTED, ids=[words(row) for row in DOCUMENTED])
-def test_a_docstring_promises_it(place: str, promise: Promise) -> None:
-    assert promise.words in docstrings(place)
-    check_exist(promise.tests)
+def test_the_page_goes_by_titles() -> None:
+    """No two sections of the READMEs have the same."""
+    assert len(SECTIONS) == sum(len(sections(readme)) for readme in READMES.values())
 
 
 def quoted(section: str) -> list[str]:
-    return [promise.words for promise in PROMISED.get(section, ())]
+    return [line.words for line in PROMISED if line.section == section]
 
 
 def unquoted(readme: str) -> list[str]:
-    """The guarantees that are in neither table, at their section."""
+    """The guarantees that are no line of their section."""
     return [
         sentence
         for section, sentence in guarantees(readme)
-        if not is_covered(sentence, [*quoted(section), *DESCRIBED.get(section, ())])
+        if not is_covered(sentence, [*quoted(section), *(line.words for line in DESCRIBED if line.section == section)])
     ]
 
 
 @pytest.mark.parametrize("folder", READMES)
-def test_every_guarantee_of_a_readme_is_attacked(folder: str) -> None:
+def test_every_guarantee_of_a_readme_has_a_line(folder: str) -> None:
     assert unquoted(READMES[folder]) == []
 
 
@@ -108,26 +90,17 @@ def test_a_new_rule_and_a_new_row_would_be_noticed() -> None:
     assert unquoted(spark.replace(row, f"{row}{new}\n")) == [new]
 
 
-def test_a_section_has_one_table() -> None:
-    """The tables go by titles: no two sections have the same, and no two parts the same section."""
-    assert len(SECTIONS) == sum(len(sections(readme)) for readme in READMES.values())
-    assert len(PROMISED) == sum(len(part.QUOTED) for part in PARTS)
-    assert len(DESCRIBED) == sum(len(part.DESCRIBED) for part in PARTS)
-
-
 def test_what_is_only_described_is_there_and_sounds_like_a_guarantee() -> None:
-    """So the list stays as short as it can be."""
-    for section, table in DESCRIBED.items():
-        sounding = [sentence for title, sentence in SOUNDING if title == section]
-        for piece in table:
-            found = [sentence for sentence in sounding if piece in sentence]
+    """So there is as little of it as can be."""
+    for section, piece, _ in DESCRIBED:
+        if not is_place(section):
+            found = [sentence for title, sentence in SOUNDING if title == section and piece in sentence]
             assert found, piece
             assert not all(is_covered(sentence, quoted(section)) for sentence in found), piece
 
 
-def test_every_guarantee_of_a_docstring_is_attacked() -> None:
-    pieces = [promise.words for _, promise in DOCUMENTED]
-    pieces += [piece for table in promises_docstrings.DESCRIBED.values() for piece in table]
+def test_every_guarantee_of_a_docstring_has_a_line() -> None:
+    pieces = [line.words for line in [*PROMISED, *DESCRIBED] if is_place(line.section)]
     missing = {}
     for module, name in EXPORTS:
         for text in documented(module, name):

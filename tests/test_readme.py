@@ -25,6 +25,7 @@ from jsproto_io.contexts import VARIABLES
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests import servers
+from tests.marks import promise, requirement
 from tests.readmes import PAGES, READMES, ROOT, program_with, programs
 from tests.sentences import sections
 
@@ -84,6 +85,8 @@ def test_every_program_is_run() -> None:
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
+@promise("On asyncio and trio the verbs are the same, with `async` and `await`.")
+@promise("Verbs, parameters and errors are the same, with `async` and `await` on event loops.")
 def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
     blocking, looping = programs(".")
     assert run(blocking, fresh) == "10000 stored, the last one as 10000\n38890 bytes read back\n"
@@ -140,10 +143,13 @@ def check_loaded(server: NatsServer) -> None:
         assert [int(message.data) for message in nc.jetstream().get_batch("ROWS")] == list(range(ROWS))
 
 
+@promise("`load` stores every row of an iterator")
 def test_loading_all_of_it(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "load(js, rows_of("), fresh) == "10000 stored\n"
 
 
+@promise("`load` stores every row of an iterator")
+@promise("Each row is stored at least once.")
 @pytest.mark.server
 def test_rows_are_loaded_through_restarts_of_the_server_on_threads() -> None:
     with NatsServer(config=servers.config()) as server:
@@ -154,6 +160,8 @@ def test_rows_are_loaded_through_restarts_of_the_server_on_threads() -> None:
         check_loaded(server)
 
 
+@promise("`load` stores every row of an iterator")
+@promise("Each row is stored at least once.")
 @pytest.mark.server
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["iterator", "asynchronous iterator"])
 @pytest.mark.parametrize("module", ["asyncio", "trio"])
@@ -181,6 +189,7 @@ def test_reading(fresh: NatsServer) -> None:
     ]  # fmt: skip
 
 
+@requirement(256)
 def test_sessions(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "session.token"), fresh) == "b'3.20'\n[1]\n"
 
@@ -207,14 +216,18 @@ def test_the_programs_that_copy(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\ngoes on after 10\n"
 
 
+@requirement(260)
+@promise("In three steps nothing comes twice, and nothing is left out")
 def test_a_source_that_becomes_durable(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "sourcing_consumer("), fresh) == f"{[*range(11)]}\n"
 
 
+@promise("It returns at once")
 def test_callbacks(fresh: NatsServer) -> None:
     assert run(program_with(WORKERS, "while work.finished < 100"), fresh) == "100 printed, 0 failures\n"
 
 
+@promise("These programs work until a signal ends them.")
 @pytest.mark.parametrize("words", ["threading.Event", "add_signal_handler", "open_signal_receiver"])
 def test_a_pool_of_workers_ends_gracefully(fresh: NatsServer, words: str) -> None:
     program = program_with(WORKERS, words).replace("nats://localhost:4222", fresh.url)
@@ -288,11 +301,14 @@ def test_half_an_hour_of_a_blocking_program() -> None:
     assert run(program_with(TESTING, "for _ in range(30)")) == "30 stored in 30 minutes\n"
 
 
+@promise("Here a batch survives the loss of every hundredth message")
 def test_a_client_and_a_server_in_simulated_time() -> None:
     program = program_with(CORE, "from jsproto.testing")
     assert run(program) == "1000 taken, 13 reported as lost, 987 stored, in 0.24 simulated seconds\n"
 
 
+@promise("`finished` says that all has been received.")
+@promise("It does not say that it has been taken:")
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
     plain = program_with(CORE, "socket.create_connection")
     assert "AccountInfo" in run(plain, fresh)

@@ -12,6 +12,7 @@ import pytest
 
 from jsproto_io.cli.groups import COMMANDS
 from tests.cli.calling import Called, call
+from tests.marks import promise
 
 IMPORTED = """
 import sys
@@ -64,6 +65,7 @@ def test_words_are_completed(shell: str, asked: dict[str, str]) -> None:
     assert re.findall(r'^(?:.*\(\()?"?([a-z]+)(?=$|\t|":")', done.out, re.MULTILINE) == ["consumer", "consume"]
 
 
+@promise("Options that do not exist, or have no value, are told on standard error alone.")
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -23,6 +23,7 @@ from jsproto_io.cli import demo as demos
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from tests.cli import calling
+from tests.marks import promise
 
 ROWS = 3000
 
@@ -66,6 +67,7 @@ def stored(js: JetStream, stream: str) -> list[tuple[str, bytes]]:
 # -- demo ----------------------------------------------------------------------------------------------------
 
 
+@promise("Atomic batches have at most 1,000 messages (`BatchFullError`)")
 def test_the_demo_starts_its_own_server_and_compares() -> None:
     code, out, err = call("demo", "--rows", str(ROWS))
     assert (code, err) == (0, "")

@@ -16,6 +16,7 @@ from jsproto_io.sync import JetStream, connect
 from tests.cli.calling import Place
 from tests.cli.conftest import REAL
 from tests.drivers.test_facade import unique
+from tests.marks import promise
 
 BINARY = bytes(range(256))
 ON_REAL = pytest.mark.parametrize("place", [REAL], indirect=True)
@@ -141,6 +142,7 @@ def sequences(place: Place, *arguments: str) -> list[int]:
     return [each["seq"] for each in place.ok("get", *arguments, "--json").objects]
 
 
+@promise("With `--json` standard output has JSON objects alone, one a line.")
 def test_stored_messages_are_read_in_every_way(place: Place, full: str) -> None:
     assert sequences(place, full, "3") == [3]
     assert sequences(place, full, "3", "--leader") == [3]
@@ -297,6 +299,7 @@ def test_follow_goes_on_with_what_comes(place: Place, js: JetStream, name: str, 
         assert (process.wait(), said) == (130, b"jsproto: interrupted; 3 printed\n")
 
 
+@promise("`consume --ack` acknowledges a message after it was printed")
 @ON_REAL
 @pytest.mark.parametrize("options", [["--ack", "--durable", "D"], pytest.param([], marks=pytest.mark.slow)])
 def test_a_reader_that_goes_away_ends_it_quietly(place: Place, js: JetStream, name: str, options: list[str]) -> None:

@@ -17,6 +17,7 @@ from jsproto_io.cli.commands.consumers import reset_json, reset_text
 from jsproto_io.sync import JetStream, connect
 from tests.cli.calling import Place
 from tests.drivers.test_facade import unique
+from tests.marks import promise, requirement
 
 
 @pytest.fixture
@@ -111,6 +112,7 @@ def test_a_stream_and_a_consumer_are_deleted(place: Place, js: JetStream, name: 
         js.stream_info(name)
 
 
+@promise("Without a terminal they need `--force`.")
 @pytest.mark.parametrize("arguments", [["stream", "purge", "S"], ["stream", "rm", "S"], ["consumer", "rm", "S", "C"]])
 def test_nothing_is_destroyed_where_nobody_can_be_asked(memory: Place, arguments: list[str]) -> None:
     assert memory.fails(2, *arguments) == "there is no terminal to ask at: add --force"
@@ -145,6 +147,7 @@ def test_the_question_says_what_is_lost(place: Place, name: str, arguments: list
     assert (done.code, done.err.startswith(question.replace("NAME", name))) == (1, True), done.err
 
 
+@requirement(264)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -200,6 +203,7 @@ def test_what_is_not_there_is_one_line(place: Place, arguments: list[str], why: 
     assert why in place.fails(1, *arguments)
 
 
+@promise("With `--json` standard output has JSON objects alone, one a line.")
 def test_a_failure_is_an_object_too(place: Place) -> None:
     done = place.call("stream", "info", "NOWHERE", "--json")
     (data,) = done.objects
@@ -270,6 +274,7 @@ def test_a_consumer_is_created_from_what_another_one_says(
     assert (config.durable_name, config.ack_wait, config.ack_policy) == ("COPY", 5, "explicit")
 
 
+@requirement(264)
 def test_a_stream_copies_from_a_consumer_that_the_command_made(place: Place, js: JetStream) -> None:
     """A work queue is moved by a source that names it. A start and a filter are the consumer's."""
     queue, copy, to = unique("Q"), unique("T"), unique("to")

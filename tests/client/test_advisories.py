@@ -11,6 +11,7 @@ from jsproto.grammar.acks import Dialect
 from jsproto.grammar.advisory import BatchAbandoned, encode_batch_abandoned
 from jsproto.wire.frames import Msg, Sub, Unsub
 from tests.harness import Harness
+from tests.marks import requirement
 
 SUBJECT = b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
 
@@ -43,6 +44,7 @@ def test_all_batches_of_a_stream_in_order_and_in_both_spellings() -> None:
     assert harness.events() == []
 
 
+@requirement(97)
 def test_one_batch() -> None:
     harness = Harness()
     advisories = harness.js.batch_advisories("S", "b")

@@ -23,6 +23,7 @@ from tests.client.pulling import Pulling
 from tests.client.pushing import ack_subject, heartbeat
 from tests.client.test_push import FLOW_CONTROL, Subscribed
 from tests.harness import Harness
+from tests.marks import promise
 
 STATUSES = (heartbeat(3), b"NATS/1.0 409 Leadership Change\r\n\r\n", b"NATS/1.0 408 x\r\n\r\n")
 steps = st.tuples(
@@ -163,6 +164,7 @@ def test_what_a_conversation_leaves_comes_one_by_one_until_it_unsubscribes(at_on
     assert watched.got == payloads[:most]
 
 
+@promise("all that is in order is taken at once")
 @pytest.mark.parametrize("kind", ["pull", "push", "ordered"])
 def test_what_is_in_order_is_taken_at_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: list[Msg] = []

@@ -22,10 +22,12 @@ from jsproto.rules.atomic_batch import AtomicPhase
 from jsproto.wire.frames import Unsub
 from tests.client.test_atomic import Batch, opened
 from tests.harness import Harness
+from tests.marks import known_fault, promise, requirement
 
 # -- silence: rows 27, 28 ----------------------------------------------------------------------------------------------
 
 
+@known_fault("a batch that died, by a gap or by silence, takes nothing and says why")
 def test_a_batch_that_was_silent_for_too_long_is_refused_at_the_next_verb() -> None:
     batch = opened(3)
     batch.h.now += 10.0  # and nobody was called: the application slept in one thread
@@ -36,6 +38,7 @@ def test_a_batch_that_was_silent_for_too_long_is_refused_at_the_next_verb() -> N
     assert batch.h.published() == []
 
 
+@requirement(28)
 @pytest.mark.parametrize("verb", ["commit", "commit_eob", "add"])
 def test_a_batch_expires_by_itself(verb: str) -> None:
     batch = opened(3)
@@ -50,6 +53,7 @@ def test_a_batch_expires_by_itself(verb: str) -> None:
     assert batch.ended(batch.atomic.error)
 
 
+@requirement(28)
 @pytest.mark.parametrize("verb", ["commit", "commit_eob"])
 def test_a_commit_of_a_batch_that_was_silent_for_too_long_is_refused(verb: str) -> None:
     batch = opened(3)
@@ -103,6 +107,7 @@ def test_no_answer_to_a_later_message() -> None:
     assert isinstance(batch.atomic.error, BatchStalledError)
 
 
+@promise("It is not known whether all of it is stored or nothing.")
 def test_no_answer_to_a_commit_leaves_open_whether_it_is_stored() -> None:
     batch = opened(3, ack_timeout=2.0)
     commit = batch.commit()
@@ -112,6 +117,7 @@ def test_no_answer_to_a_commit_leaves_open_whether_it_is_stored() -> None:
     assert batch.ended(commit.error)
 
 
+@known_fault("ack_first, ack_every and the timeout: shape and defaults")
 def test_the_default_timeout_is_that_of_the_context() -> None:
     batch = Batch()
     batch.add()
@@ -119,6 +125,8 @@ def test_the_default_timeout_is_that_of_the_context() -> None:
     assert batch.atomic.deadline() == batch.h.now + 5.0
 
 
+@promise("Early and repeated calls of `handle_timeout` are harmless.")
+@promise("Early and repeated calls are harmless.", of="jsproto:BatchAdvisories")
 def test_time_that_passes_early_or_twice_is_harmless() -> None:
     batch = opened(2, ack_timeout=12.0, ack_every=3)
     batch.atomic.handle_timeout(batch.h.now)
@@ -132,6 +140,7 @@ def test_time_that_passes_early_or_twice_is_harmless() -> None:
 # -- junk --------------------------------------------------------------------------------------------------------------
 
 
+@promise("Never raises, whatever the message holds.")
 @pytest.mark.parametrize(
     ("body", "header"),
     [
@@ -176,6 +185,9 @@ INCOMPLETE_ANSWER = {"error": {"code": 400, "err_code": 10176, "description": "i
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
+@requirement(40)
+@promise("End the batch without a commit: nothing is stored.")
+@promise("nothing is stored, the server forgets the batch")
 @pytest.mark.parametrize("messages", [0, 1, 3])
 def test_a_discarded_batch_says_nothing_to_the_server(messages: int) -> None:
     batch = opened(messages) if messages else Batch()
@@ -208,6 +220,7 @@ def test_a_lost_link_ends_the_batch() -> None:
     assert batch.atomic.deadline() is None
 
 
+@promise("It is not known whether all of it is stored or nothing.")
 def test_a_lost_link_with_the_commit_under_way_leaves_open_whether_it_is_stored() -> None:
     batch = opened(3)
     commit = batch.commit()

@@ -26,6 +26,7 @@ from jsproto.wire.encoder import PING, PONG, encode_err
 from jsproto.wire.frames import Connect, Ping
 from tests.client.test_session import dialled, info
 from tests.harness import INFO, TOKEN, Harness
+from tests.marks import promise
 
 NKEY = "U" + 55 * "A"
 REFUSED = encode_err(b"'Authorization Violation'")
@@ -65,6 +66,7 @@ def test_nothing_is_signed_for_a_server_that_does_not_ask() -> None:
     assert not connect_fields(harness).keys() & {"jwt", "nkey", "sig"}
 
 
+@promise("Files are read again, and the server's nonce is signed, for each link.")
 def test_each_link_signs_its_own_nonce() -> None:
     jwts = iter(["first", "second"])
     harness = Harness(connected=False, user_jwt_cb=lambda: next(jwts), signature_cb=str.upper, max_reconnect_attempts=5)
@@ -88,6 +90,7 @@ def test_an_error_of_the_callback_that_names_no_secret_is_told_as_it_is() -> Non
         harness.session.connected.result()
 
 
+@promise("No error, repr or log shows a secret")
 @pytest.mark.parametrize("result", [5, None, b"\xff", ValueError(SECRET)], ids=repr)
 def test_a_callback_that_fails_ends_the_link_and_is_not_quoted(result: Any) -> None:
     def callback(nonce: str) -> Any:
@@ -113,6 +116,7 @@ def refused(harness: Harness, text: bytes = REFUSED) -> None:
     harness.feed(info() + text)
 
 
+@promise("A server that has refused the credentials twice is not asked a third time")
 def test_who_is_refused_twice_does_not_ask_a_third_time() -> None:
     harness = Harness(password=SECRET, user="u", reconnect_time_wait=1.0, max_reconnect_attempts=-1)
     harness.lose()
@@ -129,6 +133,7 @@ def test_who_is_refused_twice_does_not_ask_a_third_time() -> None:
     assert SECRET not in repr(events) + str(session.closed_error)
 
 
+@promise("A server that has refused the credentials twice is not asked a third time")
 def test_each_server_may_refuse_once() -> None:
     harness = Harness(servers="nats://a,b", reconnect_time_wait=1.0, max_reconnect_attempts=-1)
     harness.lose()
@@ -207,6 +212,7 @@ def test_one_refuses_and_one_is_away() -> None:
 # -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
+@promise("with `tls=True` none is sent in the open")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -235,6 +241,7 @@ def test_tls_comes_before_connect(options: dict[str, Any], says: dict[str, Any])
         session.tls_made(harness.now)
 
 
+@promise("Servers without TLS never ask.")
 @pytest.mark.parametrize("options", [{}, {"tls": False}])
 def test_tls_that_nobody_requires(options: dict[str, Any]) -> None:
     harness = dialled(**options)
@@ -256,6 +263,10 @@ def test_tls_may_come_before_info() -> None:
     assert len(harness.sent(Connect)) == 1
 
 
+@promise("Servers without TLS never ask.")
+@promise("`True` requires TLS, `False` forbids it")
+@promise("`tls=True` and the scheme `tls://` refuse a link without TLS.")
+@promise("with `tls=True` none is sent in the open")
 @pytest.mark.parametrize(
     ("options", "says", "error", "words"),
     [
@@ -275,6 +286,7 @@ def test_one_side_requires_what_the_other_has_not(
         harness.session.connected.result()
 
 
+@promise("Names that came before TLS had begun are ignored")
 def test_what_is_smuggled_in_before_tls_does_not_count() -> None:
     harness = dialled(tls=True)
     harness.feed(info(tls_required=True) + PING)
@@ -287,6 +299,7 @@ def test_what_is_smuggled_in_before_tls_does_not_count() -> None:
     assert harness.session.connected.done
 
 
+@promise("with `tls=True` none is sent in the open")
 def test_what_the_server_is_said_to_be_before_tls_is_not_in_force_afterwards() -> None:
     harness = dialled(tls=True)
     harness.feed(info(tls_required=True, max_payload=1, version="2.0.0", headers=False, nonce="n"))
@@ -302,6 +315,7 @@ def test_what_the_server_is_said_to_be_before_tls_is_not_in_force_afterwards() -
     assert [event.server for event in harness.events() if isinstance(event, Connected)] == [said]
 
 
+@promise("A server before 2.12 repeats them only when the cluster changes")
 def test_an_old_server_says_nothing_inside_tls() -> None:
     harness = dialled(tls=True)
     harness.feed(info(tls_required=True, max_payload=100, version="2.11.0"))
@@ -312,6 +326,7 @@ def test_an_old_server_says_nothing_inside_tls() -> None:
     assert harness.session.max_payload == 100
 
 
+@promise("Names that came before TLS had begun are ignored")
 def test_what_servers_are_named_before_tls_does_not_count() -> None:
     """Who gets between could name one with a good certificate of its own, to be given the credentials."""
     harness = dialled(tls=True, password=SECRET, user="u", max_reconnect_attempts=5)

@@ -36,6 +36,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
 from tests.client.lagging import LATER, NO_RESPONDERS, Replicas, Stored
 from tests.harness import Harness
+from tests.marks import promise, requirement
 
 ASK = ["direct"] * DIRECT_TRIES
 LEADER = ["state", "leader"]
@@ -150,6 +151,7 @@ def test_a_lagging_replica_is_asked_again_until_it_has_caught_up() -> None:
     assert reader.asked == ["direct", "direct"]
 
 
+@promise("An answer that may be too old is asked for again, then asked of the leader.")
 def test_a_replica_that_stays_behind_makes_the_leader_be_asked() -> None:
     reader = Reader(Replicas("a", "a", positions=(1,))).knows(2)
     assert reader.read("get_last_msg", "a").seq == 2
@@ -165,6 +167,10 @@ def test_a_wildcard_is_believed_when_its_message_proves_enough() -> None:
     assert reader.read("get_last_msg", "a").seq == 1
 
 
+@requirement(251)
+@promise("what was acknowledged, except right after a change of leaders or while the network is split")
+@promise("all that was acknowledged, except right after a change of leaders or while the network is split")
+@promise("An answer that may be too old is asked for again, then asked of the leader.")
 def test_an_old_leader_is_not_believed() -> None:
     reader = Reader(Replicas("a", "b", positions=(1,)))
     reader.replicas.leader = 1
@@ -217,6 +223,7 @@ def test_nothing_of_a_leader_that_fell_behind_meanwhile() -> None:
     assert reader.wait(ticket).seq == 2
 
 
+@promise("That a message is missing is believed only of the leader.")
 @pytest.mark.parametrize(
     "ask", [lambda s, now: s.get_last_msg("S", "b", now=now), lambda s, now: s.get_msg("S", 2, now=now)]
 )
@@ -228,6 +235,7 @@ def test_what_is_missing_may_just_not_be_there_yet(ask: Callable[..., Ticket[Sto
     assert reader.asked == ASK + LEADER
 
 
+@promise("That a message is missing is believed only of the leader.")
 def test_the_leader_says_what_is_missing_for_good() -> None:
     reader = Reader(Replicas("a", "b")).knows(2)
     raised(reader, MessageNotFoundError, "get_last_msg", "c")
@@ -244,12 +252,15 @@ def test_a_message_that_nobody_can_have_seen_may_be_missing() -> None:
     assert reader.asked == ["direct", *LEADER] * 2  # but only the leader is believed, at once
 
 
+@promise("A message that is read by its sequence")
 def test_a_stored_message_stays_what_it_is() -> None:
     reader = Reader(Replicas("a", "a", "b", positions=(1,))).knows(3)
     assert reader.read("get_msg", 1).seq == 1
     assert reader.asked == ["direct"]
 
 
+@promise("a last message, a next message", of="Guarantees")
+@promise("a last message, a next message", of="Reading what was written")
 @pytest.mark.parametrize("choice", [{"subject": "a", "next": True}, {"seq": 1, "next": True}, {"start_time": 0}])
 def test_the_next_message_may_have_been_replaced(choice: dict[str, Any]) -> None:
     """Before the token only the leader is believed it: a replica that lags shows what was overwritten."""
@@ -261,6 +272,9 @@ def test_the_next_message_may_have_been_replaced(choice: dict[str, Any]) -> None
     assert fresh.asked == ["direct"]
 
 
+@requirement(256)
+@promise("**consistent sessions** that read their own writes and never read backwards")
+@promise("Reads that are never older than what this session has written and read.")
 def test_it_never_reads_backwards() -> None:
     replicas = Replicas("a", "a", "a", positions=(3, 2))
     reader = Reader(replicas)
@@ -272,6 +286,7 @@ def test_it_never_reads_backwards() -> None:
 # -- levels ------------------------------------------------------------------------------------------------------------
 
 
+@requirement(251, 255)
 def test_the_leader_can_be_asked_first() -> None:
     reader = Reader(Replicas("a", "b"), level="leader")
     assert reader.read("get_last_msg", "a").seq == 1
@@ -293,6 +308,8 @@ def mirrored(*subjects: str, keeps: Callable[[Stored], bool], **options: Any) ->
     return Reader(replicas, **options)
 
 
+@promise("**consistent sessions** that read their own writes and never read backwards")
+@promise("That a message is missing is believed only of the leader.")
 def test_a_mirror_that_holds_a_part_is_not_taken_for_the_stream() -> None:
     reader = mirrored("a", "b", "a", "c", keeps=lambda message: message.seq == 4)
     for _ in range(3):
@@ -308,6 +325,7 @@ def test_a_mirror_that_holds_a_part_is_not_taken_for_the_stream() -> None:
         raised(reader, MessageNotFoundError, "get_last_msg", "nowhere")
 
 
+@promise("Its answers are dropped and asked for again.")
 def test_only_mirrors_answer() -> None:
     reader = mirrored("a", "b", keeps=lambda message: message.seq == 2)
     reader.replicas.turns = cycle((0,))
@@ -318,6 +336,7 @@ def test_only_mirrors_answer() -> None:
             reader.all(verb, *arguments, timeout=0.5)
 
 
+@requirement(253)
 def test_a_mirror_is_asked_by_its_own_name() -> None:
     reader = mirrored("a", "b", "c", keeps=lambda message: message.seq != 2, level="mirror", mirrors={"S": "M"})
     assert reader.read("get_last_msg", "c").seq == 3
@@ -328,6 +347,7 @@ def test_a_mirror_is_asked_by_its_own_name() -> None:
         reader.session.get_msg("T", 1, now=reader.h.now)
 
 
+@promise("what the mirror holds: it may lag by any distance, and hold a part")
 def test_the_end_of_a_mirror_proves_nothing() -> None:
     reader = mirrored("a", "b", "a", "c", keeps=lambda message: message.seq in (1, 4), level="mirror",
                       mirrors={"S": "M"}).knows(4)  # fmt: skip
@@ -367,6 +387,7 @@ def test_old_servers_have_no_form_that_proves_anything() -> None:
     assert reader.asked == LEADER
 
 
+@requirement(255, 257)
 @pytest.mark.parametrize("level", ["linearizable", "Direct", "follower", "", 1])
 def test_a_level_that_is_none(level: Any) -> None:
     reader = Reader(Replicas("a"))
@@ -396,6 +417,7 @@ def test_without_direct_gets_the_leader_answers() -> None:
         reader.all("get_last_msgs_for", ["a"])
 
 
+@promise("An answer that may be too old is asked for again, then asked of the leader.")
 def test_who_is_silent_is_passed_over() -> None:
     replicas = Replicas("a")
     replicas.silent = {0}
@@ -404,6 +426,7 @@ def test_who_is_silent_is_passed_over() -> None:
     assert reader.asked == ["direct", *LEADER]
 
 
+@promise("An answer that may be too old is asked for again, then asked of the leader.")
 def test_nobody_answers_at_all() -> None:
     reader = Reader(Replicas("a"))
     ticket = reader.session.get_last_msg("S", "a", now=reader.h.now)
@@ -597,6 +620,7 @@ def test_a_refused_message_teaches_nothing() -> None:
 # -- many messages -----------------------------------------------------------------------------------------------------
 
 
+@promise("does not end before sequence 1")
 def test_a_batch_does_not_end_before_the_token() -> None:
     replicas = Replicas("a", "b", "a", "b", "a", positions=(2,))
     reader = Reader(replicas).knows(5)
@@ -628,6 +652,7 @@ def test_a_batch_that_reaches_the_token_asks_nobody_else() -> None:
     assert known(reader) == {"S": (3, 3)}
 
 
+@promise("Outside this guarantee are the newest value of any writer")
 def test_the_end_was_deleted() -> None:
     reader = Reader(Replicas("a", "b", "a")).knows(3)
     reader.replicas.delete(3)
@@ -795,6 +820,7 @@ def test_a_batch_begins_at_a_sequence(seq: Any) -> None:
         reader.session.get_batch("S", seq=seq, now=0.0)
 
 
+@promise("Raises, with nothing sent:", of="jsproto:ConsistentSession")
 def test_what_cannot_be_is_refused_before_anything_is_sent() -> None:
     reader = Reader(Replicas("a"))
     choices: list[dict[str, Any]] = [{"seq": 0}, {}, {"seq": 1, "subject": "a"}]

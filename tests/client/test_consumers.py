@@ -19,12 +19,14 @@ from jsproto.errors import (
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
+from tests.marks import requirement
 
 
 def info(name: str = "C", **config: Any) -> dict[str, Any]:
     return {"stream_name": "S", "name": name, "config": {"name": name, **config}}
 
 
+@requirement(199)
 @pytest.mark.parametrize(
     ("config", "subject"),
     [
@@ -176,6 +178,7 @@ RESET = {**info(), "reset_seq": 4, "delivered": {"consumer_seq": 0, "stream_seq"
 FOUND = info(metadata={"_nats.level": "4", "_nats.ver": "2.14.0"})
 
 
+@requirement(167, 168, 169, 174, 175)
 @pytest.mark.parametrize(("seq", "payload"), [(None, b""), (4, b'{"seq":4}'), (2**64 - 1, b'{"seq":%d}' % (2**64 - 1))])
 def test_resetting(seq: int | None, payload: bytes) -> None:
     harness = Harness()
@@ -190,6 +193,7 @@ def test_resetting(seq: int | None, payload: bytes) -> None:
     assert (reset.stream_identity, reset.info.extra) == (None, {})
 
 
+@requirement(177)
 def test_what_cannot_be_reset_is_an_error_after_the_look_up() -> None:
     harness = Harness()
     for err_code, expected in ((10014, ConsumerNotFoundError), (10059, StreamNotFoundError)):
@@ -219,6 +223,7 @@ def test_a_server_that_does_not_say_its_level_is_asked_to_reset(metadata: dict[s
     assert isinstance(ticket.error, TimeoutError)
 
 
+@requirement(170)
 def test_what_is_not_reset_because_of_the_arguments_or_the_server() -> None:
     harness = Harness()
     wrong: list[Any] = [0, -1, 2**64, True, "4", 1.0]

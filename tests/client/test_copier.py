@@ -50,6 +50,7 @@ from jsproto.grammar.headers import Headers
 from jsproto.grammar.position import StreamPosition
 from jsproto.rules.position import StreamFacts
 from tests.client.test_copy_columns import raws_of
+from tests.marks import promise
 
 FACTS: dict[str, Any] = {"batch_id": "b", "sequence": 1, "acked": 0, "ack": None}
 CONFLICT = StreamWrongLastSequenceError(400, 10071, "wrong last sequence: 7")
@@ -136,6 +137,7 @@ def test_a_subject_that_the_target_does_not_take() -> None:
         copier.batch(bad, "pos")
 
 
+@promise("One target, or one marker, is for one filter.")
 def test_a_target_of_another_filter() -> None:
     found = CopyTarget("T", ("s.>", "pos"), 9, CopyOrigin(StreamPosition("S", 4, "id"), "s.a"), False)
     for filters in (">", "s.b"):
@@ -174,6 +176,7 @@ def heard(seq: int) -> ConsumerInfo:
     return replace(INFO, num_pending=1, ack_floor=SequencePair(seq, seq))
 
 
+@promise("`run(until_caught_up=True)` returns when all is stored that the source had")
 def test_a_goal_stays_where_it_was_when_the_run_began() -> None:
     goal, source = CopyGoal(), sourcing(10)
     assert not goal.is_reached(source)
@@ -207,6 +210,7 @@ def test_a_consumer_with_nothing_left_is_the_end_too(last_seq: int | None) -> No
     assert not goal.is_settled(source, INFO)
 
 
+@promise("`run(until_caught_up=True)` returns when all is stored that the source had")
 def test_a_consumer_that_does_not_ask_is_waited_for_a_while() -> None:
     goal, source = CopyGoal(), sourcing(10)
     source.taken = source.received = 10

@@ -17,6 +17,7 @@ from jsproto.grammar.position import StreamPosition
 from jsproto.wire.frames import RawMsg
 from tests.client.test_fast import Batch
 from tests.harness import Harness
+from tests.marks import promise
 
 TIME = 1_700_000_000_000_000_000
 HEADERS: list[dict[str, str]] = [
@@ -55,6 +56,7 @@ def columns_of(
     return CopyColumns(form, ("S", ">", identity), raws, sequences_of(raws), expected)
 
 
+@promise("Headers that begin with `Nats-` are not, except `Nats-TTL`")
 @given(
     MESSAGES, st.sampled_from([1, 95, 998]), st.sampled_from([0, 8, 997]), st.sampled_from(["", "copies.", "a%d."]),
     st.sampled_from([1, 4, 50]), st.sampled_from([400, 2_097_152]), st.booleans(), st.sampled_from([None, "id"]),

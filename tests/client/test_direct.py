@@ -30,6 +30,7 @@ from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, MsgRun, Pub, Unsub
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND, STATE, TIME, Stream, read_through
 from tests.harness import Harness
+from tests.marks import promise, requirement
 
 END_OF_API = b'{"error":{"code":404,"err_code":10037,"description":"no message found"}}'
 CREATED = "2026-01-01T00:00:00Z"
@@ -138,6 +139,7 @@ class Read:
         return request
 
 
+@promise("The messages as columns instead, up to ``most`` at a time")
 def test_messages_as_columns() -> None:
     read = Read(seq=1, page_messages=4)
     read.requests()
@@ -152,6 +154,8 @@ def test_messages_as_columns() -> None:
     assert read.direct.pop_columns(10, read.h.now).seqs == ()
 
 
+@requirement(119, 122, 126, 127)
+@promise("`finished` says that all has been received.")
 def test_one_page_is_all() -> None:
     read = Read(seq=1, subject="foo.>", batch=3, max_bytes=500)
     assert read.requests() == [{"seq": 1, "batch": 3, "max_bytes": 500, "next_by_subj": "foo.>"}]
@@ -185,6 +189,7 @@ def test_how_much_is_left_may_be_no_number() -> None:
     assert [request["seq"] for request in read.requests()] == [3]
 
 
+@requirement(120)
 def test_pages_follow_each_other_without_a_hole() -> None:
     read = Read(page_messages=4)
     assert read.requests() == [{"seq": 1, "batch": 4, "max_bytes": 8_388_608}]
@@ -226,6 +231,7 @@ def test_a_limit_over_several_pages() -> None:
     assert read.take() == [3]
 
 
+@requirement(138)
 def test_nothing_matches() -> None:
     read = Read()
     read.requests()
@@ -238,6 +244,7 @@ def test_nothing_matches() -> None:
     assert read.direct.finished
 
 
+@requirement(141)
 def test_draft_time_format_and_unusual_header_order() -> None:
     read = Read()
     read.requests()
@@ -293,6 +300,7 @@ def looked_at(message: StoredMsg) -> list[object]:
     return found
 
 
+@promise("all that is in order is taken at once")
 @given(replies(), st.sampled_from([3, 100]), st.sampled_from([4, 10_000]), st.integers(0, 2_000))
 def test_a_page_at_once_is_read_as_message_by_message(
     page: list[tuple[bytes | None, bytes]], messages: int, size: int, cut_at: int
@@ -487,6 +495,7 @@ def test_a_row_in_columns_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, use
 # -- pages that break --------------------------------------------------------------------------------------------------
 
 
+@requirement(143)
 @pytest.mark.parametrize(
     ("headers", "arrived"),
     [
@@ -557,6 +566,7 @@ def test_columns_of_a_page_that_goes_on() -> None:
     assert [*map(list, columns)] == [*map(list, stored_columns(parts))]
 
 
+@requirement(143)
 def test_messages_that_are_lost_again_and_again() -> None:
     read = Read()
     read.requests()
@@ -585,6 +595,7 @@ def test_a_message_that_comes_twice() -> None:
     assert read.direct.finished
 
 
+@requirement(126)
 def test_an_end_that_comes_twice() -> None:
     read = Read(page_messages=2, batch=9)
     read.requests()
@@ -606,6 +617,9 @@ def test_an_empty_page(pending: int) -> None:
     assert read.direct.finished
 
 
+@requirement(125)
+@promise("Memory is bounded whatever the peer sends.")
+@promise("It asks for the next page only as messages are taken")
 def test_the_memory_is_bounded_however_few_messages_a_page_has() -> None:
     read = Read(page_messages=1000, max_bytes=10)
     read.requests()
@@ -620,6 +634,7 @@ def test_the_memory_is_bounded_however_few_messages_a_page_has() -> None:
 # -- from a time on ----------------------------------------------------------------------------------------------------
 
 
+@requirement(121)
 def test_from_a_time_on() -> None:
     read = Read(page_messages=2, start_time=1_795_207_006_910_548_879)
     assert read.requests() == [{"start_time": "2026-11-20T20:36:46.910548879Z", "batch": 2, "max_bytes": 8_388_608}]
@@ -640,6 +655,7 @@ def test_from_a_time_on_once_more() -> None:
 # -- answers that end a read -------------------------------------------------------------------------------------------
 
 
+@requirement(112, 128, 140)
 @pytest.mark.parametrize(
     ("header", "error", "text"),
     [
@@ -675,6 +691,7 @@ def test_not_found_after_messages_of_the_page_is_no_end() -> None:
     assert [request["seq"] for request in read.requests()] == [2]
 
 
+@requirement(144)
 def test_a_page_that_falls_silent() -> None:
     read = Read(timeout=5.0)
     read.requests()
@@ -705,6 +722,7 @@ def test_the_rest_of_a_page_that_fell_silent_was_all_that_was_wanted() -> None:
     assert read.take() == [1]
 
 
+@requirement(144)
 def test_the_link_is_lost_in_the_middle() -> None:
     read = Read()
     read.requests()
@@ -772,6 +790,7 @@ def test_closing_drops_what_is_buffered() -> None:
     assert read.direct.error is None
 
 
+@requirement(123, 129)
 @pytest.mark.parametrize(
     "options",
     [
@@ -793,6 +812,8 @@ def test_impossible_reads_are_refused(options: dict[str, Any]) -> None:
     assert issubclass(BadSubjectError, LocalProtocolError)
 
 
+@requirement(125)
+@promise("Take up to ``most`` received messages, in order")
 @given(
     numbers=st.lists(st.integers(1, 5), max_size=60), page=st.integers(1, 7), taken=st.integers(1, 9),
     limit=st.none() | st.integers(1, 40), old=st.booleans(),
@@ -822,6 +843,10 @@ def test_every_message_exactly_once_in_order(
     assert read.direct.error is None
 
 
+@promise("what is in the stream all the time is not left out")
+@promise("`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself.")
+@promise("No message is left out that is there from beginning to end")
+@promise("Take up to ``most`` received messages, in order")
 @given(
     log=st.lists(st.sampled_from(["k.1", "k.2", "j"]), max_size=40), deleted=st.sets(st.integers(1, 40)),
     first=st.integers(1, 9), limit=st.none() | st.integers(1, 40), old=st.booleans(),

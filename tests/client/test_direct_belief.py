@@ -26,6 +26,7 @@ from jsproto.wire.frames import MsgRun
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND
 from tests.client.test_direct import CREATED, Read, end, stored
 from tests.harness import Harness
+from tests.marks import promise
 
 # -- messages that limits dropped --------------------------------------------------------------------------------------
 
@@ -71,6 +72,7 @@ def test_the_page_ends_before_the_stream_tells_its_state() -> None:
     assert read.take() == [6]
 
 
+@promise("What was deleted inside the range is passed over.")
 @pytest.mark.parametrize("nothing", [True, False])
 def test_what_was_dropped_is_told(nothing: bool) -> None:
     read = Strict(seq=4)
@@ -483,6 +485,7 @@ def test_the_message_before_a_page_in_a_row_with_it() -> None:
     assert read.take() == [3]
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter between two pages")
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -536,6 +539,7 @@ def shorter(timeout: float, *, last_seq: int = 1, seconds: float = 6.0) -> Read:
     return read
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter between two pages")
 def test_an_end_before_what_was_given_out_is_none() -> None:
     read = shorter(1.0)
     error = read.direct.error
@@ -543,6 +547,7 @@ def test_an_end_before_what_was_given_out_is_none() -> None:
     assert read.direct.come_to == 2
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter between two pages")
 def test_the_leader_says_twice_that_the_stream_is_shorter() -> None:
     began = second_page().h.now
     read = shorter(9.0)

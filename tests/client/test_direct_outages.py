@@ -18,6 +18,7 @@ from jsproto.errors import (
 from tests.client.test_direct import Read, end
 from tests.client.test_direct_belief import Strict
 from tests.harness import Harness
+from tests.marks import promise
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 DIRECT_ALLOWED = {"name": "DG", "allow_direct": True}
@@ -119,6 +120,7 @@ def test_a_server_that_stays_away_ends_the_read(reason: str) -> None:
 # -- no link -----------------------------------------------------------------------------------------------------------
 
 
+@promise("It asks for the next page only as messages are taken")
 def test_what_is_buffered_is_taken_while_there_is_no_link() -> None:
     read = Read(page_messages=2, harness=Harness(max_reconnect_attempts=-1, reconnect_time_wait=0), timeout=1.0)
     read.requests()
@@ -232,6 +234,7 @@ def read_message(read: Read, header: bytes) -> Any:
 # -- mirrors that are read by their own name ---------------------------------------------------------------------------
 
 
+@promise("A mirror that was created again holds the same messages")
 def test_a_mirror_is_older_than_what_it_holds() -> None:
     read = begun()
     read.message(9, 0, 0)
@@ -242,6 +245,7 @@ def test_a_mirror_is_older_than_what_it_holds() -> None:
     assert read.direct.error is None
 
 
+@promise("`StreamRecreatedError` reports a stream that was deleted and created again between two pages.")
 def test_a_mirror_that_was_made_anew_since_the_leader_was_asked() -> None:
     read = begun()
     mirror = {"name": "DG", "mirror": {"name": "S"}}
@@ -261,6 +265,7 @@ def test_silence_is_an_error_as_before() -> None:
     assert isinstance(read.direct.error, IncompleteBatchError)
 
 
+@promise("It asks for the next page only as messages are taken")
 def test_a_new_link_goes_on_behind_the_last_message() -> None:
     read = Read(harness=Harness(max_reconnect_attempts=-1, reconnect_time_wait=0), batch=5, timeout=5.0)
     read.requests()
@@ -289,6 +294,7 @@ def test_a_new_link_without_a_limit() -> None:
     assert [request["seq"] for request in read.requests()] == [1]
 
 
+@promise("It asks for the next page only as messages are taken")
 def test_a_new_link_while_the_reader_is_slow() -> None:
     read = Read(harness=Harness(max_reconnect_attempts=-1), page_messages=2)
     read.requests()

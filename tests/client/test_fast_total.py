@@ -25,6 +25,7 @@ from jsproto.wire.frames import Msg
 from tests.client.test_fast import DISABLED, TOO_BIG, UNKNOWN, WRONG_SEQUENCE, Batch
 from tests.effort import share
 from tests.harness import Harness
+from tests.marks import promise
 
 Input: TypeAlias = Callable[[Batch], None]
 
@@ -246,6 +247,9 @@ def test_whatever_happens_in_whatever_phase(situation: Callable[[str], Batch], g
             raise
 
 
+@promise("Receiving never raises.")
+@promise("Never raises, whatever the message holds.")
+@promise("Nothing was written and no state has changed.")
 @given(st.sampled_from(SITUATIONS), st.sampled_from(["ok", "fail"]), st.lists(st.sampled_from([*INPUTS]), max_size=8))
 def test_whatever_happens_in_whatever_order(situation: Callable[[str], Batch], gap: str, names: list[str]) -> None:
     batch = situation(gap)

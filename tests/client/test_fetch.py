@@ -15,6 +15,7 @@ from jsproto.timers import Timers
 from jsproto.wire.frames import RawMsg
 from tests.client.pulling import NEXT, Pulling, failed
 from tests.harness import Harness
+from tests.marks import promise
 
 
 def raw(payload: bytes = b"x") -> RawMsg:
@@ -143,6 +144,7 @@ def test_a_stream_of_messages_that_is_not_on_is_stopped() -> None:
     assert not pulling.consumer.readable().done
 
 
+@promise("It waits, too, when it begins in one.")
 def test_a_fetch_that_nobody_answers_waits_for_its_time() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(expires=5)

@@ -11,6 +11,7 @@ from jsproto.wire.encoder import PING, PONG, encode_err
 from jsproto.wire.frames import Ping, Pong, Pub
 from tests.effort import examples
 from tests.harness import Harness
+from tests.marks import promise
 
 
 def test_pings_are_answered_and_asked() -> None:
@@ -100,6 +101,7 @@ def test_how_pings_are_cut_does_not_matter(cuts: list[int], writes_between: bool
     assert answered == 20_000
 
 
+@promise("Memory is bounded whatever the peer sends.")
 def test_a_peer_that_asks_and_never_reads_costs_no_memory() -> None:
     """Nor does it live: it answers nothing either."""
     harness = Harness(ping_interval=10.0, max_outstanding_pings=2)

@@ -26,6 +26,7 @@ from jsproto.wire.frames import Pub
 from tests.client.lagging import CREATED, LATER, NO_RESPONDERS, TIME, Replicas
 from tests.client.test_consistency import Reader, raised
 from tests.harness import Harness
+from tests.marks import promise
 
 SINCE = parse_timestamp(TIME.encode())
 IDENTITY = str(parse_timestamp(CREATED.encode()))
@@ -77,6 +78,7 @@ def failure(reader: Reader, verb: str, seconds: float = LONG) -> Error:
 # -- a token from outside ----------------------------------------------------------------------------------------------
 
 
+@promise("A token from outside, or a session over a new link")
 @pytest.mark.parametrize("verb", READS)
 def test_a_token_from_outside_is_proved_once(verb: str) -> None:
     reader = from_outside(Replicas("a", "b"))
@@ -131,6 +133,7 @@ def test_a_proof_adds_the_identity() -> None:
     assert reader.session.token.seen("S") == StreamPosition("S", 3, IDENTITY, SINCE)
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again.")
 @pytest.mark.parametrize("verb", READS)
 @pytest.mark.parametrize("after", [[], ["b"], ["a", "a", "a", "b"]], ids=["shorter", "equal", "longer"])
 def test_a_stream_that_came_back_shorter(verb: str, after: list[str]) -> None:
@@ -151,6 +154,7 @@ def test_a_stream_that_came_back_shorter(verb: str, after: list[str]) -> None:
     assert READS[verb](reader)
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again.")
 @pytest.mark.parametrize("verb", READS)
 @pytest.mark.parametrize("identity", [None, IDENTITY])
 def test_a_stream_that_was_made_anew(verb: str, identity: str | None) -> None:
@@ -165,6 +169,7 @@ def test_a_stream_that_was_made_anew(verb: str, identity: str | None) -> None:
     assert READS[verb](reader)
 
 
+@promise("The leader has to say so twice, 4 s apart.")
 @pytest.mark.parametrize("verb", READS)
 def test_one_old_answer_never_decides(verb: str) -> None:
     replicas = Replicas("a", "b", "a")
@@ -178,6 +183,7 @@ def test_one_old_answer_never_decides(verb: str) -> None:
     assert READS[verb](reader)
 
 
+@promise("The leader has to say so twice, 4 s apart.")
 @pytest.mark.parametrize("verb", READS)
 def test_a_read_that_has_no_time_for_two_answers(verb: str) -> None:
     """It is stale. The doubt stays, so the next one that is late enough knows more."""
@@ -228,6 +234,7 @@ def relinked(reader: Reader) -> Reader:
     return reader
 
 
+@promise("A token from outside, or a session over a new link")
 @pytest.mark.parametrize("verb", READS)
 def test_a_new_link_is_a_boundary(verb: str) -> None:
     reader = Reader(Replicas("a", "b"), timeout=LONG)
@@ -299,6 +306,7 @@ def test_a_replica_with_another_message_is_not_believed(level: Any) -> None:
     assert reader.wait(ticket, LONG, 0.05).seq == 2
 
 
+@promise("What was written, and never read, has no witness.")
 def test_a_leader_before_what_was_written() -> None:
     """Without a witness: the leader has to say so twice, and one read hears it if there is time."""
     reader = Reader(Replicas("a", "b", positions=(1,)), timeout=LONG).knows(2)
@@ -314,6 +322,7 @@ def test_a_leader_before_what_was_written() -> None:
         batch.wait(reading.readable(), LONG, 0.05)
 
 
+@promise("The leader has to say so twice, 4 s apart.")
 def test_the_doubt_goes_over_from_one_read_to_the_next() -> None:
     reader = Reader(Replicas("a", "b", positions=(1,)), timeout=1.0).knows(2)
     reader.replicas.leader = 1

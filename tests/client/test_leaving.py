@@ -6,6 +6,7 @@ Not here: how many may wait (``test_session``), who asks (the drivers).
 from __future__ import annotations
 
 from tests.harness import Harness
+from tests.marks import known_fault
 
 
 def test_a_write_that_follows_no_other_leaves_at_once() -> None:
@@ -63,6 +64,7 @@ def test_a_write_that_could_not_leave_at_once_has_not_to_wait_later() -> None:
     assert len(harness.published()) == 2
 
 
+@known_fault("publishing is slow: a write, or a round trip, for each message")
 def test_small_writes_linger() -> None:
     harness = Harness(linger=0.5)
     session = harness.session

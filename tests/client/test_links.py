@@ -25,6 +25,7 @@ from jsproto.grammar.subjects import matches
 from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
 from jsproto.wire.frames import Ping, Pub
 from tests.harness import INFO, TOKEN, Harness
+from tests.marks import promise
 
 
 def linked(**options: Any) -> Harness:
@@ -96,6 +97,7 @@ def test_a_handshake_counts_into_the_time_for_the_first_connection() -> None:
     assert harness.session.wants_close
 
 
+@promise("So do credentials that were refused twice by one server.")
 def test_the_first_connection_ends_when_the_credentials_are_refused_twice() -> None:
     harness = Harness(connected=False, retry_on_first_connect=True, max_reconnect_attempts=-1, token="t")
     session = harness.session
@@ -259,6 +261,7 @@ def test_it_is_told_once() -> None:
     assert [type(event) for event in going(harness)] == [ServerInfoChanged]
 
 
+@promise("If there is another server, the connection moves there at a moment when no request")
 def test_answers_are_waited_for() -> None:
     harness = moving()
     first = harness.session.request("q", now=harness.now)
@@ -314,6 +317,7 @@ def test_what_waits_to_be_written_is_written_first() -> None:
     assert len(harness.published()) == 1
 
 
+@promise("If there is another server, the connection moves there at a moment when no request")
 def test_a_batch_that_is_given_up_is_noticed() -> None:
     harness = moving()
     batch = harness.js.atomic_batch(ack_first=False)
@@ -329,6 +333,7 @@ def test_a_batch_that_is_given_up_is_noticed() -> None:
     assert host(harness.session) == "b"
 
 
+@promise("If there is another server, the connection moves there at a moment when no request")
 def test_acknowledgements_are_waited_for() -> None:
     harness = moving()
     publisher = harness.js.async_publisher()

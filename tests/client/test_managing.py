@@ -33,6 +33,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
+from tests.marks import promise
 
 
 def refusal(code: int, err_code: int, description: str) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def info(name: str) -> dict[str, Any]:
 # -- lists -------------------------------------------------------------------------------------------------------------
 
 
+@promise("`stream_names`, `consumer_names` and `stream_subjects` return all pages at once.")
 def test_names_of_streams() -> None:
     harness = Harness()
     names = [f"S{number}" for number in range(5)]
@@ -77,6 +79,7 @@ def test_names_of_streams() -> None:
     assert ticket.result() == ["S1"]
 
 
+@promise("`streams` and `consumers` are iterators, which fetch the next page as it is taken.")
 def test_a_page_is_requested_when_the_one_before_it_was_taken() -> None:
     harness = Harness()
     listed = harness.js.streams("s.>")
@@ -358,6 +361,7 @@ def test_demands_that_the_server_refuses(name: str) -> None:
         assert "stream S" in str(ticket.error)
 
 
+@promise("A server that is too old for these options is an `UnsupportedByServerError`.")
 @pytest.mark.parametrize("name", VERBS)
 def test_demands_that_an_old_server_would_pass_over(name: str) -> None:
     options: dict[str, Any]
@@ -395,6 +399,7 @@ def test_levels_that_are_none(name: str) -> None:
     assert harness.published() == []
 
 
+@promise("Fields and words of a newer server stay as they are.")
 def test_a_word_is_checked_before_a_creation_alone() -> None:
     """A newer server may say words that this library lacks, and they go back to it."""
     harness = Harness()

@@ -13,6 +13,7 @@ import pytest
 from jsproto.grammar.subjects import matches
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
+from tests.marks import promise
 
 FEW: Final = 200
 MANY: Final = 900
@@ -76,12 +77,14 @@ def kept(waiting: str, frames: Callable[[Harness], Callable[[int], bytes]], coun
     return more
 
 
+@promise("Memory is bounded whatever the peer sends.")
 @pytest.mark.parametrize("lines", LINES)
 def test_lines(lines: str) -> None:
     few, many = (kept("request", lambda harness: LINES[lines], count) for count in (FEW, MANY))
     assert many - few < ROOM
 
 
+@promise("Memory is bounded whatever the peer sends.")
 @pytest.mark.parametrize(("waiting", "answer", "is_forged"), [*product(WAITING, ANSWERS, (False, True))])
 def test_answers(waiting: str, answer: str, is_forged: bool) -> None:
     """Again and again to what is awaited, or to what nobody asked."""

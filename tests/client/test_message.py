@@ -23,8 +23,14 @@ from jsproto.errors import (
 from jsproto.grammar.jsack import JSAck, Sequences
 from jsproto.wire.frames import Msg
 from tests.client.pulling import Pulling
+from tests.marks import known_fault, promise, requirement
 
 
+@requirement(206, 213, 214, 215)
+@promise("The first `ack`, `nak` or `term` settles a message, and the rest are ignored.")
+@promise("The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently.")
+@known_fault("a second acknowledgement raises")
+@known_fault("a message is acknowledged again and again")
 @pytest.mark.parametrize(
     ("verb", "payload"),
     [
@@ -68,6 +74,7 @@ def test_a_reason_that_the_server_would_not_take_is_refused() -> None:
     assert pulling.acks() == [(b"1", b"+TERM " + b"x" * 1_000)]
 
 
+@requirement(213)
 def test_progress_is_not_terminal() -> None:
     pulling = Pulling()
     (message,) = pulling.some()
@@ -87,6 +94,7 @@ def test_delays_that_are_none(delay: Any) -> None:
     assert pulling.acks() == []
 
 
+@promise("Queue one small ``payload`` to each of these subjects")
 def test_many_at_once_in_one_write() -> None:
     pulling = Pulling()
     messages = pulling.some(5)
@@ -99,6 +107,8 @@ def test_many_at_once_in_one_write() -> None:
     assert pulling.acks() == []
 
 
+@requirement(216, 218)
+@promise("Queue one small ``payload`` to each of these subjects")
 def test_what_cannot_be_sent_is_not_settled() -> None:
     pulling = Pulling()
     messages = pulling.some(2)
@@ -111,6 +121,7 @@ def test_what_cannot_be_sent_is_not_settled() -> None:
     pulling.session.close(pulling.now)
 
 
+@requirement(218)
 def test_after_the_end() -> None:
     pulling = Pulling()
     (message,) = pulling.some()
@@ -121,6 +132,8 @@ def test_after_the_end() -> None:
         message.ack_sync(now=pulling.now, timeout=1)
 
 
+@requirement(219)
+@promise("returns when the server has it")
 def test_an_acknowledgement_that_is_answered() -> None:
     pulling = Pulling()
     (message,) = pulling.some()
@@ -134,6 +147,7 @@ def test_an_acknowledgement_that_is_answered() -> None:
     assert message.settled
 
 
+@promise("`ack_sync` is sent again in an election until its time is over.")
 def test_an_acknowledgement_that_nobody_takes_is_sent_again() -> None:
     pulling = Pulling()
     (message,) = pulling.some()
@@ -151,6 +165,7 @@ def test_an_acknowledgement_that_nobody_takes_is_sent_again() -> None:
     assert message.settled
 
 
+@requirement(216)
 @pytest.mark.parametrize("problem", ["timeout", "nobody", "lost"])
 def test_an_acknowledgement_that_is_not_answered_may_be_tried_again(problem: str) -> None:
     pulling = Pulling()
@@ -181,6 +196,8 @@ def test_an_acknowledgement_that_is_not_answered_may_be_tried_again(problem: str
     assert pulling.acks() == [(b"1", b"+ACK")]
 
 
+@requirement(217)
+@promise("The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently.")
 def test_under_the_policy_none_nothing_is_sent() -> None:
     pulling = Pulling(ack_policy="none")
     (message,) = pulling.some()
@@ -197,6 +214,8 @@ def test_under_the_policy_none_nothing_is_sent() -> None:
 # -- work in progress --------------------------------------------------------------------------------------------------
 
 
+@promise("during this block it is not delivered again")
+@known_fault("long work is delivered again")
 @pytest.mark.parametrize(
     ("config", "interval"),
     [
@@ -215,6 +234,8 @@ def test_work_is_reported_at_a_third_of_the_ack_wait(config: dict[str, Any], int
     assert acker.deadline() == pulling.now + interval
 
 
+@requirement(220)
+@known_fault("long work is delivered again")
 def test_work_is_reported_until_it_stops() -> None:
     pulling = Pulling(ack_wait=3)
     first, second = pulling.some(2)
@@ -233,6 +254,7 @@ def test_work_is_reported_until_it_stops() -> None:
     assert acker.deadline() is None
 
 
+@promise("during this block it is not delivered again")
 def test_work_is_reported_when_there_is_room_again() -> None:
     pulling = Pulling(ack_wait=3)
     (message,) = pulling.some()
@@ -264,6 +286,8 @@ def test_a_message() -> None:
         message.json()
 
 
+@requirement(206, 210)
+@known_fault("metadata is made up for what is no message of a stream")
 @pytest.mark.parametrize("reply", [b"$JS.ACK.S.C.1.1.1.1", b"$JS.ACK.a.b.S.C.1.1.1.1", b"$JS.ACK.S.C.x.1.1.1.1"])
 def test_a_reply_that_says_nothing(reply: bytes) -> None:
     pulling = Pulling()

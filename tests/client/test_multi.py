@@ -21,6 +21,7 @@ from jsproto.grammar.times import parse_timestamp
 from tests.client.replicas import NO_RESULTS, NOT_FOUND, TIME, Stream, read_through
 from tests.client.test_direct import Read
 from tests.harness import Harness
+from tests.marks import promise, requirement
 
 keys = st.lists(st.sampled_from([f"k.{n}" for n in range(12)]), max_size=30)
 SUBJECTS = ["foo.A", "foo.>"]
@@ -46,6 +47,7 @@ class ReadLast(Read):
         )  # fmt: skip
 
 
+@requirement(130, 135)
 def test_pages_are_all_up_to_the_same_sequence() -> None:
     read = ReadLast(page_messages=2, up_to_time=TIME_THEN)
     assert read.requests() == [{"multi_last": SUBJECTS, "batch": 2, "max_bytes": 8_388_608, "up_to_time": TIME}]
@@ -72,6 +74,7 @@ def test_pages_are_all_up_to_the_same_sequence() -> None:
     assert (read.direct.finished, read.direct.num_pending, read.direct.last_seq) == (True, 0, 6)
 
 
+@requirement(131, 132, 133)
 @pytest.mark.parametrize(
     ("options", "field"),
     [({"up_to_seq": 23}, {"up_to_seq": 23}), ({"up_to_time": 0}, {"up_to_time": "1970-01-01T00:00:00Z"})],
@@ -90,6 +93,7 @@ def test_as_of_a_sequence_or_a_time(options: dict[str, Any], field: dict[str, An
     assert read.direct.up_to_seq == 23
 
 
+@requirement(132, 138)
 def test_nothing_matches() -> None:
     """Whoever says so has to show another message first."""
     read = ReadLast()
@@ -224,6 +228,7 @@ def test_the_stream_is_another_one_at_the_second_page() -> None:
     assert read.take() == []
 
 
+@requirement(134)
 def test_more_than_a_server_answers_for() -> None:
     read = ReadLast()
     read.requests()
@@ -252,6 +257,7 @@ def test_one_too_few_pending_at_the_end_of_a_page_of_2_11() -> None:
     assert read.direct.finished  # though the page was full: nothing can come as of a point that is over
 
 
+@requirement(129)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -285,6 +291,7 @@ def test_the_verb() -> None:
     read.close(h.now)
 
 
+@requirement(128)
 @pytest.mark.parametrize("verb", ["get_batch", "get_last_msgs_for", "snapshot"])
 def test_servers_without_batches_are_not_asked(verb: str) -> None:
     h = Harness(info={"version": "2.10.29"})
@@ -294,6 +301,8 @@ def test_servers_without_batches_are_not_asked(verb: str) -> None:
     assert h.published() == []
 
 
+@requirement(136)
+@promise("no subject is left out that is there all the time.")
 @given(
     log=keys.filter(bool), later=keys, deleted=st.sets(st.integers(1, 40)), old=st.booleans(),
     kept=st.none() | st.sets(st.integers(1, 60)), data=st.data(),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jsproto.client.connection.options import Address, ConnectOptions, connect_options
 from jsproto.errors import LocalProtocolError
+from tests.marks import promise
 
 NKEY = "U" + 55 * "A"
 
@@ -90,6 +91,8 @@ def test_a_seed_in_the_place_of_a_public_key_is_not_shown() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@promise("`True` requires TLS, `False` forbids it")
+@promise("`tls=True` and the scheme `tls://` refuse a link without TLS.")
 def test_no_tls_where_the_url_asks_for_it() -> None:
     with pytest.raises(LocalProtocolError, match="tls=False rules out"):
         connect_options("nats://a,tls://b", tls=False)
@@ -114,6 +117,7 @@ def test_times_are_seconds_or_timedelta() -> None:
         connect_options("h", timeout=True)
 
 
+@promise("No error, repr or log shows a secret")
 @given(st.text("abcXYZ0189", min_size=1), st.text("abcXYZ0189", min_size=1))
 def test_secrets_show_nowhere(user: str, password: str) -> None:
     secret = f"s3cr3t-{password}"
@@ -128,6 +132,7 @@ def test_secrets_show_nowhere(user: str, password: str) -> None:
         assert secret not in str(caught.value)
 
 
+@promise("No error, repr or log shows a secret")
 @pytest.mark.parametrize("end", ["", ":x", "/", "?", "#", "[", "%zz", "@", " ", "\n", ","])
 @pytest.mark.parametrize("host", ["h", "h:99999", "h:port", "", "[::1", "h h", "h/path", "h?x", "h:1,other"])
 def test_no_traceback_shows_the_secret_of_a_url(host: str, end: str) -> None:

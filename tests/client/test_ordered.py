@@ -34,6 +34,7 @@ from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub, Unsub
 from tests.client.ordering import NOBODY, Reading, known, silence
 from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal
+from tests.marks import known_fault, promise, requirement
 
 
 def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
@@ -60,6 +61,8 @@ def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
     assert message.settled
 
 
+@requirement(230)
+@promise("After a gap, silence, a new leader")
 @pytest.mark.parametrize("v2", [False, True])
 def test_a_gap_leads_to_a_consumer_that_starts_after_the_last_message(v2: bool) -> None:
     reading = Reading()
@@ -215,6 +218,8 @@ def test_a_count_that_starts_again_is_another_ones_doing() -> None:
     assert reading.take() == [1, 2, 3, 4]
 
 
+@promise("After a gap, silence, a new leader")
+@known_fault("an ordered consumer stalls, or makes one consumer after the other without end")
 def test_silence_leads_to_another_consumer_and_then_to_patience() -> None:
     reading = Reading()
     reading.push(1)
@@ -243,6 +248,8 @@ def test_silence_leads_to_another_consumer_and_then_to_patience() -> None:
     assert reading.config["opt_start_seq"] == 2
 
 
+@promise("After a gap, silence, a new leader")
+@known_fault("an ordered consumer stalls, or makes one consumer after the other without end")
 @pytest.mark.parametrize(
     ("answer", "header"),
     [(refusal(503, 10008), None), (None, NOBODY)],
@@ -324,6 +331,7 @@ def test_a_junk_answer_later_on_is_passed_over_and_tried_again() -> None:
     assert reading.ordered.phase is OrderedPhase.PAUSED
 
 
+@promise("After a gap, silence, a new leader")
 def test_a_lost_link_leads_to_another_consumer_on_the_next_one() -> None:
     reading = Reading(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
     reading.push(1)
@@ -350,6 +358,7 @@ def test_a_lost_session_ends_it() -> None:
     assert reading.ordered.phase is OrderedPhase.ENDED
 
 
+@promise("An ordered reader pauses instead.")
 def test_a_full_buffer_pauses_the_reading() -> None:
     reading = Reading(pending_msgs_limit=4)
     for seq in range(1, 6):
@@ -393,6 +402,7 @@ def test_a_message_that_found_no_room_is_waited_for_until_it_fits() -> None:
     assert reading.ordered.recreated == 1
 
 
+@known_fault("an ordered consumer stalls, or makes one consumer after the other without end")
 def test_recreating_waits_for_room_in_the_buffer() -> None:
     reading = Reading(pending_msgs_limit=4)
     for seq in range(1, 4):
@@ -642,6 +652,7 @@ def test_a_stream_that_was_made_again_is_read_from_its_first_message(
     assert reading.take() == [5]
 
 
+@promise("A stream that was deleted and created again is read from its first message (event `StreamRecreated`)")
 def test_a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one() -> None:
     reading = known(pending_bytes_limit=10)
     silence(reading)

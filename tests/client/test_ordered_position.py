@@ -27,10 +27,13 @@ from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg
 from tests.client.ordering import NOBODY, Reading, known, silence, told
 from tests.client.pushing import CREATED, ack_subject, heartbeat, refusal
+from tests.marks import promise
 
 # -- a stream that came back shorter -----------------------------------------------------------------------------------
 
 
+@promise("is read on from the first message that is newer than the last one read (event `StreamRolledBack`)")
+@promise("Nothing is read meanwhile.")
 def test_a_stream_that_is_shorter_is_read_on_from_what_is_newer() -> None:
     reading = known()
     silence(reading)
@@ -50,6 +53,7 @@ def test_a_stream_that_is_shorter_is_read_on_from_what_is_newer() -> None:
     assert reading.ordered.last_seq == 3
 
 
+@promise("is read on from the first message that is newer than the last one read (event `StreamRolledBack`)")
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_stream_that_is_shorter_and_has_grown_again(is_gone: bool) -> None:
     reading = known()
@@ -72,6 +76,7 @@ def test_a_stream_that_is_shorter_and_has_grown_again(is_gone: bool) -> None:
     assert told(reading, StreamRolledBack) == [StreamRolledBack("S", 3)]
 
 
+@promise("Nothing is read meanwhile.")
 def test_one_old_answer_changes_nothing() -> None:
     reading = known()
     silence(reading)
@@ -168,6 +173,7 @@ def drop(reading: Reading, first_seq: int, **keywords: Any) -> None:
     reading.identify(reading.asked_for_identity(), 1, first_seq=first_seq, **keywords)
 
 
+@promise("What limits or a purge took before its turn is the event `MessagesMissed`")
 def test_what_was_dropped_between_two_consumers_is_told_once() -> None:
     reading = known()
     drop(reading, 8)
@@ -275,6 +281,7 @@ def burst(reading: Reading, *seqs: int) -> None:
     reading.h.feed(text)
 
 
+@promise("What limits or a purge took before its turn is the event `MessagesMissed`")
 @pytest.mark.parametrize("is_burst", [False, True])
 def test_a_hole_that_limits_have_made_is_told(is_burst: bool) -> None:
     reading = reading_all()

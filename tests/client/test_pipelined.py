@@ -36,6 +36,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.harness import Harness
+from tests.marks import known_fault, promise
 
 ACK = b'{"stream":"S","seq":%d}'
 REFUSED = {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence: 4"}, "stream": "S", "seq": 0}
@@ -132,6 +133,8 @@ def test_acknowledgements_without_a_ticket_are_counted() -> None:
     assert ticket.result() == PubAck("S", 4)
 
 
+@known_fault("a server's error never reaches the future of publish_async")
+@known_fault('the server\'s text is lost in "invalid ack"')
 def test_the_ways_to_fail_with_a_ticket() -> None:
     peer = Peer()
     tickets = [peer.publisher.publish("s.a", b"x", now=peer.now) for _ in range(4)]
@@ -170,6 +173,7 @@ def test_the_ways_to_fail_without_a_ticket_keep_the_message() -> None:
     assert peer.publisher.publish_many([message for message, _ in failures], peer.now) == 4
 
 
+@promise("Publishes ahead of the acknowledgements by a bounded window.")
 def test_the_window_in_messages() -> None:
     peer = Peer(max_pending=4)
     assert peer.publisher.room == 4
@@ -199,6 +203,8 @@ def test_whoever_waits_for_room_gets_a_quarter_of_it() -> None:
     assert ready.done
 
 
+@promise("Publishes ahead of the acknowledgements by a bounded window.")
+@known_fault("memory grows with what is not acknowledged")
 def test_the_window_in_bytes_is_overrun_by_one_message() -> None:
     peer = Peer(max_pending_bytes=10)
     assert peer.many(9, size=4) == 3
@@ -229,6 +235,9 @@ def test_all_answered() -> None:
     assert answered in peer.harness.completed
 
 
+@promise("Memory is bounded whatever the peer sends.")
+@promise("An `async_publisher()` has the same two.")
+@known_fault("memory grows with what is not acknowledged")
 @pytest.mark.parametrize("window", [{"max_pending": 2}, {"max_pending_bytes": 18}])
 def test_a_window_of_failures_stops_the_publisher_until_they_are_taken(window: dict[str, Any]) -> None:
     peer = Peer(**window)
@@ -246,6 +255,8 @@ def test_a_window_of_failures_stops_the_publisher_until_they_are_taken(window: d
     assert peer.many(1, size=9) == 1
 
 
+@promise("An `async_publisher()` has the same two.")
+@promise("The messages that are not known to be stored, in order", of="jsproto_io.sync:PipelinedPublisher")
 def test_failures_are_kept_however_many_they_are() -> None:
     """One less than the window has failed, and the window is under way when the link goes."""
     peer = Peer(max_pending=4)
@@ -319,6 +330,8 @@ def test_answers_to_nothing_are_told() -> None:
     assert ticket.result() == PubAck("S", 1)
 
 
+@promise("Raises, with nothing sent:", of="jsproto_io.sync:PipelinedPublisher")
+@promise("Raises, with nothing sent:", of="jsproto:PipelinedPublisher")
 @pytest.mark.parametrize(
     ("message", "error"),
     [
@@ -338,6 +351,7 @@ def test_a_bad_message_leaves_those_before_it_taken(message: Message, error: typ
     assert peer.publisher.publish_many([], peer.now) == 0
 
 
+@promise("Raises, with nothing sent:", of="jsproto:PipelinedPublisher")
 def test_a_full_outbox() -> None:
     peer = Peer(Harness(pending_size=100))
     assert peer.many(3, size=101) == 1
@@ -403,6 +417,7 @@ def test_a_carrier_that_lives_on_can_publish_again() -> None:
     assert (peer.publisher.acked, peer.publisher.failed) == (1, 2)
 
 
+@known_fault("subscriptions, those for acknowledgements too, are dead after a reconnect")
 def test_over_a_new_link() -> None:
     peer = Peer(Harness(max_reconnect_attempts=5, reconnect_time_wait=0.1))
     under_way = peer.publisher.publish("s.a", now=peer.now)
@@ -448,6 +463,11 @@ steps = st.lists(
 )
 
 
+@promise("a message that was under way when the link was lost may be stored or not")
+@promise("Requests and publishes that were under way end with `ConnectionLostError` or `TimeoutError`.")
+@promise("Wait until every message has its acknowledgement or has failed.")
+@known_fault("a server's error never reaches the future of publish_async")
+@known_fault("errors of asynchronous publishes are lost")
 @given(steps, st.integers(1, 8), st.integers(1, 60))
 def test_every_message_ends_exactly_once(script: list[tuple[str, int]], most: int, most_bytes: int) -> None:
     peer = Peer(max_pending=most, max_pending_bytes=most_bytes)

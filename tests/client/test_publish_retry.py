@@ -22,6 +22,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.wire.encoder import encode_err, encode_info
 from jsproto.wire.frames import Pub
 from tests.harness import INFO, Harness
+from tests.marks import promise
 
 ACK = b'{"stream":"S","seq":7}'
 NO_RESPONDERS = b"NATS/1.0 503\r\n\r\n"
@@ -46,6 +47,8 @@ def take(harness: Harness) -> None:
 # -- one at a time -----------------------------------------------------------------------------------------------------
 
 
+@promise("Nothing is stored twice by it: the server says that nobody had it.")
+@promise("A `publish` that is cancelled may still be sent again.")
 def test_a_message_that_no_stream_took_is_sent_again() -> None:
     harness = Harness()
     ticket = harness.js.publish("s.a", b"x", now=harness.now, msg_id="1", expected_last_seq=6)
@@ -61,6 +64,7 @@ def test_a_message_that_no_stream_took_is_sent_again() -> None:
     assert harness.published() == []
 
 
+@promise("A message that no stream takes")
 def test_after_the_last_attempt_it_fails() -> None:
     harness = Harness()
     ticket = harness.js.publish("s.a", b"x", now=harness.now)
@@ -73,6 +77,7 @@ def test_after_the_last_attempt_it_fails() -> None:
     assert ticket in harness.completed
 
 
+@promise("A `publish` that is cancelled may still be sent again.")
 @pytest.mark.parametrize(
     "options", [{"retry_attempts": 0}, {"timeout": 0.25}, {"timeout": 3.0, "retry_attempts": -1, "retry_wait": 3.5}]
 )
@@ -161,6 +166,7 @@ def pipelined(harness: Harness, **options: Any) -> PipelinedPublisher:
     return JetStream(harness.session, **options).async_publisher(max_pending=2, timeout=5.0)
 
 
+@promise("A message that no stream takes")
 def test_one_of_many_is_sent_again_as_the_newest() -> None:
     harness = Harness()
     publisher = pipelined(harness)
@@ -261,6 +267,7 @@ def test_one_of_many_that_cannot_be_sent_again_fails() -> None:
     assert (publisher.pending, publisher.pending_bytes, publisher.failed) == (0, 0, 1)
 
 
+@promise("Those of `publish_many` are handed back at once.")
 def test_messages_that_are_counted_are_handed_back_at_once() -> None:
     harness = Harness()
     publisher = pipelined(harness)

@@ -35,6 +35,7 @@ from jsproto.errors import (
 from jsproto.events import ConsumerSilent
 from jsproto.wire.encoder import PONG
 from tests.client.pulling import TIMED_OUT, Pulling, failed
+from tests.marks import known_fault, promise, requirement
 
 NO_MESSAGES = "404 No Messages"
 HEARTBEAT = "100 Idle Heartbeat\r\nNats-Last-Consumer: 0\r\nNats-Last-Stream: 0"
@@ -56,6 +57,7 @@ def test_messages_of_several_fetches_that_come_at_once(size: int) -> None:
     assert [pulling.taken(fetch) for fetch in fetches] == [payloads[:3], payloads[3:8], payloads[8:]]
 
 
+@requirement(267)
 def test_a_fetch_asks_once_and_ends_with_its_last_message() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
@@ -95,6 +97,9 @@ def test_whoever_drives_is_not_told_of_the_end_of_each_fetch() -> None:
     assert pulling.session.deadline() != later
 
 
+@requirement(208)
+@promise("An application that consumes works the same with both versions.")
+@known_fault("version 2 of the ack subjects has too many tokens for a fetch")
 @pytest.mark.parametrize("v2", [False, True])
 def test_both_versions_of_ack_subjects_are_messages(v2: bool) -> None:
     pulling = Pulling(v2=v2)
@@ -106,6 +111,9 @@ def test_both_versions_of_ack_subjects_are_messages(v2: bool) -> None:
     assert pulling.acks() == [(b"1", b"+ACK")]
 
 
+@requirement(237)
+@promise("A fetch that finds nothing is an empty list.")
+@known_fault("an empty fetch raises")
 def test_an_empty_fetch_is_no_error() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
@@ -116,6 +124,7 @@ def test_an_empty_fetch_is_no_error() -> None:
     pulling.advance(0.1)
 
 
+@requirement(242)
 def test_a_fetch_that_got_some() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
@@ -125,6 +134,7 @@ def test_a_fetch_that_got_some() -> None:
     assert pulling.consumer.under_way == 0
 
 
+@requirement(237)
 def test_a_partial_fetch_that_does_not_wait_ends_with_404() -> None:
     pulling = Pulling()
     fetch = pulling.no_wait(5)
@@ -135,6 +145,8 @@ def test_a_partial_fetch_that_does_not_wait_ends_with_404() -> None:
     assert pulling.consumer.under_way == 0
 
 
+@requirement(238, 240, 241)
+@promise("It ends at once, with `ConsumerDeletedError` or another error of the server")
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -169,6 +181,7 @@ def test_what_came_before_an_error_is_returned_and_the_error_comes_next_time() -
     assert isinstance(failed(fetch), ConsumerDeletedError)
 
 
+@requirement(239)
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -230,6 +243,8 @@ def test_a_server_that_says_nothing() -> None:
     assert pulling.taken(fetch) == [b"late"]
 
 
+@requirement(223, 224, 225)
+@known_fault("two heartbeats missed are an alarm, or none is told at all")
 @pytest.mark.parametrize("text", [HEARTBEAT, None])
 def test_heartbeats(text: str | None) -> None:
     pulling = Pulling()
@@ -251,6 +266,7 @@ def test_heartbeats(text: str | None) -> None:
     assert pulling.events() == [silent]
 
 
+@requirement(224)
 def test_the_alarm_can_be_moved() -> None:
     pulling = Pulling()
     consumer = pulling.js.pull_consumer(pulling.info_of_consumer, JSMsg, heartbeats_missed=2)
@@ -261,6 +277,9 @@ def test_the_alarm_can_be_moved() -> None:
     assert isinstance(failed(fetch), ConsumerSilentError)
 
 
+@requirement(226)
+@promise("Three heartbeats missed are the event `ConsumerSilent`")
+@known_fault("a missed heartbeat is told although the link was down")
 def test_no_alarm_without_a_link() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(1, expires=60)
@@ -272,6 +291,9 @@ def test_no_alarm_without_a_link() -> None:
     assert isinstance(failed(fetch), ConnectionLostError)
 
 
+@promise("A fetch that finds nothing is an empty list.")
+@promise("A fetch waits through elections and lost links, and so does `messages()`.")
+@known_fault("a fetch hangs, or times out with messages waiting")
 def test_a_fetch_survives_its_link() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
@@ -340,6 +362,7 @@ def test_fetches_end_with_the_session() -> None:
         pulling.fetch(1)
 
 
+@known_fault("a fetch hangs, or times out with messages waiting")
 def test_the_server_says_nothing_of_a_full_max_ack_pending() -> None:
     pulling = Pulling()
     fetch = pulling.no_wait(1, patience=2)
@@ -389,6 +412,7 @@ def test_max_bytes_after_a_refusal() -> None:
 # -- nothing is lost ---------------------------------------------------------------------------------------------------
 
 
+@known_fault("cancelling a fetch, or a wait for a message, loses messages")
 def test_what_comes_for_a_fetch_that_was_given_up_is_for_the_next() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(3)
@@ -443,6 +467,8 @@ def test_a_message_that_does_not_fit_waits_for_the_next_fetch() -> None:
     assert pulling.taken(pulling.fetch(1)) == [b"y" * 500]
 
 
+@requirement(242)
+@promise("A subscriber that pulls gets no more than it asked for.")
 def test_requests_are_served_in_turn_and_only_their_sum_counts() -> None:
     pulling = Pulling()
     first, second = pulling.fetch(4), pulling.fetch(4)
@@ -482,6 +508,7 @@ def test_a_stream_of_messages_and_a_fetch_do_not_mix() -> None:
         pulling.consumer.start(now=pulling.now)
 
 
+@promise("for ever: it asks for more when half of what it asked for has come")
 def test_a_stream_of_messages_asks_again_at_its_threshold() -> None:
     pulling, request = streaming(max_msgs=10, threshold=4)
     reply = request.pop("reply")
@@ -499,6 +526,8 @@ def test_a_stream_of_messages_asks_again_at_its_threshold() -> None:
     assert pulling.requests() == []
 
 
+@promise("for ever: it asks for more when half of what it asked for has come")
+@known_fault("requests are made by a loop that polls")
 def test_a_stream_of_messages_waits_without_polling() -> None:
     pulling, request = streaming(max_msgs=10)
     readable = pulling.consumer.readable()
@@ -554,6 +583,7 @@ def test_a_stream_of_messages_keeps_to_the_limits_of_its_consumer() -> None:
     assert (request["batch"], request["max_bytes"]) == (7, 900)
 
 
+@known_fault("most conflicts end an iteration silently")
 @pytest.mark.parametrize("text", [DELETED, "400 Bad Request - json", "499 New", "409 Consumer is push based"])
 def test_an_error_ends_a_stream_of_messages_after_what_came(text: str) -> None:
     pulling, request = streaming(max_msgs=10)
@@ -569,6 +599,7 @@ def test_an_error_ends_a_stream_of_messages_after_what_came(text: str) -> None:
     assert not pulling.consumer.readable().done
 
 
+@promise("A fetch waits through elections and lost links, and so does `messages()`.")
 @pytest.mark.parametrize("text", [LEADER, "409 Server Shutdown", "503", "409 Exceeded MaxWaiting"])
 def test_a_stream_of_messages_sits_out_an_election(text: str) -> None:
     pulling, request = streaming(max_msgs=10)
@@ -594,6 +625,7 @@ GONE = b'{"error":{"code":404,"err_code":10014,"description":"consumer not found
 THERE = b'{"stream_name":"S","name":"C","config":{}}'
 
 
+@known_fault("whoever waits for a consumer that is not there waits for ever, or for long")
 def test_a_stream_of_messages_whose_consumer_is_not_there_ends_at_once() -> None:
     pulling, request = streaming(max_msgs=10)
     readable = pulling.consumer.readable()
@@ -626,6 +658,8 @@ def test_a_stream_of_messages_waits_for_a_consumer_that_is_there(answer: bytes |
     assert not pulling.consumer.readable().done
 
 
+@promise("It ends at once, with `ConsumerDeletedError` or another error of the server")
+@known_fault("a fetch from a consumer that is not there fails without saying why")
 def test_a_fetch_whose_consumer_goes_during_an_election_ends_at_once() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(1, 60)
@@ -637,6 +671,8 @@ def test_a_fetch_whose_consumer_goes_during_an_election_ends_at_once() -> None:
     assert isinstance(failed(fetch), ConsumerNotFoundError)
 
 
+@promise("0: no heartbeats, and a request that was lost is made again a second after it must have expired.")
+@known_fault("a request that was lost is never made again")
 def test_a_request_that_was_lost_is_made_again_when_it_must_have_ended() -> None:
     pulling, first = streaming(max_msgs=10, heartbeat=0, expires=20)
     assert "idle_heartbeat" not in first
@@ -711,6 +747,8 @@ def test_a_refusal_is_forgotten_when_something_comes() -> None:
     assert not pulling.consumer.readable().done
 
 
+@requirement(225)
+@known_fault("a request that was lost is never made again")
 def test_a_silent_consumer_is_asked_again() -> None:
     pulling, request = streaming(max_msgs=10, heartbeat=2)
     pulling.advance(6)
@@ -735,6 +773,8 @@ def test_no_alarm_while_nothing_is_asked_for() -> None:
     assert pulling.events() == []
 
 
+@promise("A fetch waits through elections and lost links, and so does `messages()`.")
+@known_fault("subscriptions, those for acknowledgements too, are dead after a reconnect")
 def test_a_stream_of_messages_survives_its_link() -> None:
     pulling, _ = streaming(max_msgs=10)
     pulling.numbered(3)
@@ -854,6 +894,7 @@ def test_only_the_stream_of_messages_that_was_meant_is_stopped() -> None:
     assert isinstance(pulling.consumer.readable().error, ConnectionClosedError)
 
 
+@promise("Several workers, threads or tasks, share one subscription")
 def test_a_stream_of_messages_is_shared_until_the_last_one_leaves() -> None:
     pulling, _ = streaming(max_msgs=10)
     second = pulling.consumer.start(now=pulling.now, max_msgs=10)

@@ -12,8 +12,11 @@ from jsproto.errors import LocalProtocolError, MaxPayloadError, OutboundBufferLi
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from tests.client.pulling import Pulling, failed
 from tests.client.test_pull import DELETED, LEADER
+from tests.marks import known_fault, promise, requirement
 
 
+@requirement(205)
+@known_fault("metadata is made up for what is no message of a stream")
 @pytest.mark.parametrize("reply", [None, b"somewhere", b"$JS.ACKS.C", b"$JS.FC.S.C.x"])
 @pytest.mark.parametrize("header", [None, b"NATS/1.0\r\nA: b\r\n\r\n"])
 def test_what_is_no_message_of_a_stream(reply: bytes | None, header: bytes | None) -> None:
@@ -25,6 +28,7 @@ def test_what_is_no_message_of_a_stream(reply: bytes | None, header: bytes | Non
     assert not fetch.done.done
 
 
+@requirement(221)
 def test_statuses_that_are_broken_or_for_nobody() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(1)
@@ -47,6 +51,9 @@ def test_a_status_of_a_fetch_that_was_given_up() -> None:
     assert pulling.consumer.under_way == 0
 
 
+@promise("Memory is bounded whatever the peer sends.")
+@promise("A subscriber that pulls gets no more than it asked for.")
+@known_fault("slow consumers are counted wrongly, or not told")
 def test_messages_nobody_asked_for_are_bounded() -> None:
     pulling = Pulling()
     consumer = pulling.consumer
@@ -110,6 +117,7 @@ def test_the_limits_of_a_buffer() -> None:
         PullConsumer(pulling.session, acker, "S", "C", api_subject="a", inbox="b", pending_msgs_limit=0)
 
 
+@promise("OutboundBufferLimitError: the outbox has no room. Nothing is changed.")
 def test_a_fetch_that_cannot_be_sent_changes_nothing() -> None:
     pulling = Pulling()
     pulling.consumer.give_back(pulling.fetch(2), pulling.now)

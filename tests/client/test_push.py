@@ -37,6 +37,7 @@ from jsproto.timers import Timer
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Msg, Pub
 from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
+from tests.marks import known_fault, promise, requirement
 
 FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
@@ -104,6 +105,7 @@ def test_messages_come_in_order_and_can_be_acknowledged(v2: bool) -> None:
     assert s.take() == []
 
 
+@requirement(205)
 def test_what_is_no_message_of_jetstream_is_passed_over() -> None:
     for queue in (None, "Q"):
         s = Subscribed(queue=queue)
@@ -114,6 +116,9 @@ def test_what_is_no_message_of_jetstream_is_passed_over() -> None:
         assert s.take() == [b"x"]
 
 
+@requirement(229)
+@promise("every message at most once, in order, until a server is killed")
+@promise("every message at most once, in order, until a server is killed: messages may then")
 def test_gaps_and_restarts_are_told() -> None:
     s = Subscribed()
     s.message(1)
@@ -127,6 +132,9 @@ def test_gaps_and_restarts_are_told() -> None:
     assert len(s.take()) == 3
 
 
+@requirement(228)
+@promise("every message at most once, in order, until a server is killed")
+@promise("every message at most once, in order, until a server is killed: messages may then")
 def test_nobody_in_a_queue_group_looks_for_gaps() -> None:
     s = Subscribed(queue="Q")
     for n in (3, 9, 5):
@@ -146,6 +154,8 @@ def test_a_consumer_that_was_there_may_be_anywhere() -> None:
 # -- statuses ----------------------------------------------------------------------------------------------------------
 
 
+@requirement(231)
+@known_fault("flow control is answered by a timer")
 def test_flow_control_is_answered_when_it_is_reached() -> None:
     s = Subscribed()
     s.message(1, b"1")
@@ -166,6 +176,7 @@ def test_flow_control_is_answered_when_it_is_reached() -> None:
     assert s.answered() == [b"$JS.FC.S.D.c"]  # it is waited for
 
 
+@requirement(233, 235, 236)
 def test_what_is_stalled_is_answered_once() -> None:
     s = Subscribed()
     s.message(1)
@@ -222,6 +233,7 @@ def test_flow_control_to_nowhere_is_passed_over() -> None:
     assert s.h.published() == []
 
 
+@requirement(221)
 @pytest.mark.parametrize(
     "header",
     [
@@ -250,6 +262,7 @@ def test_malformed_statuses_change_nothing(header: bytes) -> None:
     assert s.push.error is None
 
 
+@requirement(238, 240, 241)
 @pytest.mark.parametrize(
     ("header", "error"),
     [
@@ -268,6 +281,7 @@ def test_statuses_that_are_errors_end_it(header: bytes, error: type[Exception]) 
         s.push.readable().result()
 
 
+@requirement(222)
 def test_raw_statuses_are_given_out_and_nothing_is_done_about_them() -> None:
     s = Subscribed(raw=True)
     s.status(heartbeat(7, stalled="$JS.FC.S.D.a"))
@@ -295,6 +309,10 @@ def silences(s: Subscribed) -> list[float]:
 # -- silence -----------------------------------------------------------------------------------------------------------
 
 
+@requirement(223, 224, 225)
+@promise("A consumer that pushes is looked for when it is silent for three heartbeats")
+@promise("Three heartbeats missed are the event `ConsumerSilent`")
+@known_fault("two heartbeats missed are an alarm, or none is told at all")
 def test_three_heartbeats_missed_are_an_alarm_once() -> None:
     s = Subscribed()
     s.h.advance(2.0)
@@ -319,6 +337,7 @@ def test_three_heartbeats_missed_are_an_alarm_once() -> None:
     assert s.push.error is None
 
 
+@requirement(224)
 def test_how_many_heartbeats_is_a_choice() -> None:
     s = Subscribed(heartbeats_missed=5.0)
     s.h.advance(4.9)
@@ -327,6 +346,8 @@ def test_how_many_heartbeats_is_a_choice() -> None:
     assert len(s.h.events()) == 1
 
 
+@promise("A consumer that pushes is looked for when it is silent for three heartbeats")
+@known_fault("whoever waits for a consumer that is not there waits for ever, or for long")
 @pytest.mark.parametrize(("queue", "options"), [("D", None), (None, {"idle_heartbeat": 0.0})])
 def test_without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for(queue: Any, options: Any) -> None:
     s = Subscribed(queue=queue, options=options)
@@ -375,6 +396,7 @@ def test_a_consumer_that_delivers_elsewhere_ends_it() -> None:
     assert s.h.asked() == []  # it is somebody else's now
 
 
+@known_fault("whoever waits for a consumer that is not there waits for ever, or for long")
 def test_a_consumer_that_is_gone_ends_it() -> None:
     s = Subscribed()
     readable = s.push.readable()
@@ -386,6 +408,9 @@ def test_a_consumer_that_is_gone_ends_it() -> None:
     assert s.push.unsubscribe(s.h.now).done  # there is nothing to delete
 
 
+@requirement(226)
+@promise("Three heartbeats missed are the event `ConsumerSilent`")
+@known_fault("a missed heartbeat is told although the link was down")
 def test_silence_does_not_count_while_the_link_is_down() -> None:
     s = Subscribed(session={"max_reconnect_attempts": 99, "reconnect_time_wait": 0.1})
     s.h.advance(2.0)
@@ -420,6 +445,8 @@ def test_a_link_that_is_lost_before_the_consumer_is_there() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
+@promise("A subscriber that is pushed more than `pending_msgs_limit`")
+@known_fault("slow consumers are counted wrongly, or not told")
 @given(st.lists(st.integers(0, 30)), st.integers(1, 5), st.integers(1, 60))
 def test_the_buffer_is_bounded_by_both_limits(sizes: list[int], most: int, most_bytes: int) -> None:
     s = Subscribed(pending_msgs_limit=most, pending_bytes_limit=most_bytes)
@@ -463,6 +490,7 @@ def test_unsubscribing_waits_for_the_deletion() -> None:
         s.push.readable().result()
 
 
+@promise("That is done no later than ``DRAIN_TIMEOUT`` seconds from now.")
 def test_unsubscribing_tells_why_a_consumer_cannot_be_deleted() -> None:
     s = Subscribed()
     ticket = s.push.unsubscribe(s.h.now)
@@ -475,6 +503,7 @@ def test_unsubscribing_tells_why_a_consumer_cannot_be_deleted() -> None:
     assert ticket.result() is None  # somebody else did it
 
 
+@requirement(200, 201)
 def test_a_consumer_that_was_there_stays() -> None:
     for s in (Subscribed(found=True), Subscribed(queue="Q"), Subscribed(delete_consumer=False)):
         assert s.push.unsubscribe(s.h.now).done
@@ -496,6 +525,7 @@ def drain(s: Subscribed, *under_way: int) -> None:
     assert ticket.result() is None
 
 
+@requirement(203)
 def test_draining_deletes_when_all_was_dealt_with() -> None:
     s = Subscribed()
     s.message(1)
@@ -527,6 +557,10 @@ def test_draining_deletes_at_once_when_the_application_waits_already() -> None:
     assert ticket.result() is None
 
 
+@requirement(203)
+@promise("every end has its deadline")
+@promise("That is done no later than ``DRAIN_TIMEOUT`` seconds from now.")
+@known_fault("a drain hangs, or loses what is buffered")
 def test_draining_deletes_in_the_end_whoever_does_not_take_the_rest() -> None:
     s = Subscribed()
     s.message(1)
@@ -555,6 +589,7 @@ def test_draining_the_session_waits_for_the_deletion() -> None:
     assert ticket.done
 
 
+@known_fault("a drain hangs, or loses what is buffered")
 def test_a_link_that_is_lost_ends_a_drain() -> None:
     s = Subscribed(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
     s.message(1)

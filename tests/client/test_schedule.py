@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.client.consume.schedule import NO_KEY, Job, WorkSchedule
+from tests.marks import promise
 
 
 def filled(concurrency: int, *jobs: tuple[int, Hashable]) -> WorkSchedule[str]:
@@ -92,6 +93,7 @@ def test_a_key_does_not_wait_longer_than_it_has_to() -> None:
     assert seqs(started(schedule)) == [2]
 
 
+@promise("It is not worked on twice at once in one program.")
 def test_a_second_delivery_takes_the_place_of_the_one_that_waits() -> None:
     schedule = filled(1, (1, "a"), (2, "a"))
     (one,) = started(schedule)
@@ -190,6 +192,8 @@ class World:
     steps = (deliver, deliver_twice, start, start, finish, fail)
 
 
+@promise("It is not worked on twice at once in one program.")
+@promise("messages of one key are worked on one after the other, in the order of the stream.")
 @given(
     st.integers(1, 4),
     st.lists(st.sampled_from("abc"), min_size=1, max_size=20),

@@ -15,6 +15,7 @@ from jsproto.grammar.batch import BATCH_HEADERS
 from jsproto.ticket import Ticket
 from tests.client import test_atomic, test_fast
 from tests.harness import Harness
+from tests.marks import promise
 
 Verb: TypeAlias = Callable[[Harness, Any, Any], object]
 
@@ -96,6 +97,9 @@ def refuse(verb: Verb, subject: Any, headers: Any, kind: type[LocalProtocolError
     return caught.value
 
 
+@promise("a caller's mistake raises `LocalProtocolError`, with nothing written")
+@promise("A caller's mistake raises `LocalProtocolError` at the call.")
+@promise("Raises, with nothing written:")
 @pytest.mark.parametrize("subject", NO_STR, ids=repr)
 @pytest.mark.parametrize("name", CORE | JETSTREAM)
 def test_what_is_no_str_is_no_subject(name: str, subject: Any) -> None:
@@ -108,12 +112,16 @@ def test_nor_without_headers(name: str, subject: Any) -> None:
     refuse(WITHOUT_HEADERS[name], subject, None, BadSubjectError)
 
 
+@promise("Raises, with nothing sent: LocalProtocolError")
+@promise("Raises, with nothing written:")
 @pytest.mark.parametrize("headers", NO_HEADERS, ids=repr)
 @pytest.mark.parametrize("name", CORE | JETSTREAM)
 def test_what_is_no_header(name: str, headers: Any) -> None:
     refuse((CORE | JETSTREAM)[name], "s.a", headers, BadHeaderError)
 
 
+@promise("a caller's mistake raises `LocalProtocolError`, with nothing written")
+@promise("A caller's mistake raises `LocalProtocolError` at the call.")
 @pytest.mark.parametrize(
     "message",
     [
@@ -157,6 +165,8 @@ def test_a_payload_that_is_no_bytes_is_told_as_such() -> None:
 # -- headers of an atomic batch ----------------------------------------------------------------------------------------
 
 
+@promise("Every verb of JetStream that publishes refuses headers of an atomic batch (`Nats-Batch-...`)")
+@promise("Raises, with nothing sent: LocalProtocolError")
 @pytest.mark.parametrize("kind", [dict, Headers])
 @pytest.mark.parametrize("header", sorted(BATCH_HEADERS))
 @pytest.mark.parametrize("name", JETSTREAM)
@@ -166,6 +176,7 @@ def test_nobody_publishes_into_the_batch_of_somebody_else(name: str, header: str
     assert "strip_batch_headers" in str(error)
 
 
+@promise("A message that is read may have them.")
 @pytest.mark.parametrize("name", JETSTREAM)
 def test_what_is_left_of_a_message_of_a_batch_can_be_published(name: str) -> None:
     read = Headers(
@@ -176,6 +187,7 @@ def test_what_is_left_of_a_message_of_a_batch_can_be_published(name: str) -> Non
     JETSTREAM[name](Harness(), "s.a", left)
 
 
+@promise("A message that is read may have them.")
 def test_stripping_takes_whatever_verbs_take() -> None:
     assert strip_batch_headers(None) == Headers()
     assert strip_batch_headers({"Nats-Batch-Commit": "1", "K": ["1", "2"]}).get_all("K") == ["1", "2"]

@@ -14,6 +14,7 @@ from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.server_pool import MAX_NAMED, ServerPool
 from jsproto.wire.encoder import PONG, encode_info
 from tests.harness import INFO, Harness
+from tests.marks import promise
 
 
 def plan(servers: str = "a,b,c", seed: int = 1, **options: Any) -> ServerPool:
@@ -60,6 +61,9 @@ def test_after_a_loss_the_others_go_first_then_there_is_a_pause() -> None:
     assert list(dialler.attempts) == []
 
 
+@promise("It makes 60 attempts in a row at each server.")
+@promise("0 attempts mean none, -1 means for ever.")
+@promise("After a lost link the servers are dialled again")
 @given(st.integers(0, 20), st.integers(1, 5))
 def test_attempts_in_a_row_are_limited(limit: int, servers: int) -> None:
     dialler = plan(",".join(f"h{n}" for n in range(servers)), max_reconnect_attempts=limit)
@@ -75,6 +79,8 @@ def test_attempts_in_a_row_are_limited(limit: int, servers: int) -> None:
     assert failures == limit * servers
 
 
+@promise("It makes 60 attempts in a row at each server.")
+@promise("A pause of ``reconnect_time_wait`` follows when all have been tried")
 @pytest.mark.parametrize("servers", ["a", "a,b,c"])
 def test_links_that_do_not_last_are_followed_by_pauses(servers: str) -> None:
     dialler = plan(servers, reconnect_time_wait=8.0, max_reconnect_attempts=2)
@@ -99,6 +105,7 @@ def test_links_that_do_not_last_are_followed_by_pauses(servers: str) -> None:
     assert dialler.address is not None
 
 
+@promise("0 attempts mean none, -1 means for ever.")
 def test_for_ever() -> None:
     dialler = plan("a", max_reconnect_attempts=-1)
     dialler.connected(0.0)
@@ -134,6 +141,9 @@ def test_servers_tell_of_others() -> None:
     assert (dialler.address.host, dialler.address.port, dialler.address.user) == ("b", 2, "user")
 
 
+@promise("It makes 60 attempts in a row at each server.")
+@promise("After a lost link the servers are dialled again")
+@promise("A pause of ``reconnect_time_wait`` follows when all have been tried")
 def test_by_default_sixty_attempts_and_two_seconds() -> None:
     dialler = ServerPool(connect_options("a"), 1)
     dialler.connected(0.0)
@@ -221,6 +231,7 @@ def test_without_jitter_pauses_are_as_long_as_they_should_be() -> None:
 # -- the first connection ----------------------------------------------------------------------------------------------
 
 
+@promise("`connect` waits for a server, with the same attempts and pauses")
 @pytest.mark.parametrize(("attempts", "made"), [(1, 3), (3, 9), (7, 21)])
 def test_the_first_connection_is_tried_again(attempts: int, made: int) -> None:
     dialler = plan(
@@ -306,6 +317,7 @@ def hosts_of(dialler: ServerPool) -> str:
     return "".join(address.host for address in dialler._pool)
 
 
+@promise("Servers that a cluster announces are dialled after the given ones")
 def test_what_is_no_longer_named_is_forgotten_but_not_what_was_given_or_is_in_use() -> None:
     dialler = plan("a,b")
     dialler.dialled()
@@ -382,6 +394,8 @@ def test_what_the_last_server_said_does_not_hold_for_the_next() -> None:
 INFOS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8)
 
 
+@promise("Servers that a cluster announces are dialled after the given ones")
+@promise("After a lost link the servers are dialled again")
 @given(
     st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1), st.booleans(), st.booleans(),
     st.lists(st.tuples(INFOS, st.sets(st.integers(0, 9))), max_size=12),
@@ -423,6 +437,7 @@ def test_whoever_lives_is_dialled_before_it_gives_up(
         assert len(tried) == len(set(tried))  # none twice, before one that lives
 
 
+@promise("Servers that a cluster announces are dialled after the given ones")
 def test_rolling_restarts() -> None:
     """Each round takes the three servers away, one after the other, and brings three with other addresses."""
     harness = Harness(servers="nats.internal", max_reconnect_attempts=60, dont_randomize=True, connected=False)

@@ -29,6 +29,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
+from tests.marks import promise, requirement
 
 TIME = "2026-11-20T20:36:46.910548879Z"
 NANOSECONDS = 1_795_207_006_910_548_879
@@ -64,6 +65,7 @@ class Get:
         return self.answer(json.dumps(body).encode())
 
 
+@requirement(113, 114, 115, 116)
 @pytest.mark.parametrize(
     ("options", "body"),
     [
@@ -87,6 +89,7 @@ def test_what_is_asked(options: dict[str, Any], body: dict[str, Any]) -> None:
     assert Get(**options, verb="get_data").asked == (DIRECT, {**body, "no_hdr": True})
 
 
+@requirement(117)
 def test_the_last_message_of_a_subject_is_asked_for_below_it() -> None:
     assert Get(subject="foo.A").asked == (DIRECT + b".foo.A", None)
     assert Get("foo.A", verb="get_last_msg").asked == (DIRECT + b".foo.A", None)
@@ -94,6 +97,7 @@ def test_the_last_message_of_a_subject_is_asked_for_below_it() -> None:
     assert Get(subject="foo.A", verb="get_data").asked == (DIRECT, {"last_by_subj": "foo.A", "no_hdr": True})
 
 
+@requirement(121, 129, 257)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -132,6 +136,7 @@ def fields(message: StoredMsg) -> tuple[Any, ...]:
             list(message.headers.items()), message.raw_headers)  # fmt: skip
 
 
+@requirement(147, 251)
 def test_both_ways_give_the_same_message() -> None:
     direct = Get(4).answer(b"\0a2", STORED).ticket.result()
     leader = Get(4, level="leader").answer_json({"type": "t", "message": IN_JSON}).ticket.result()
@@ -151,6 +156,7 @@ def test_what_the_leader_says_with_half_of_a_surrogate_pair_is_a_message() -> No
         _ = time.timestamp
 
 
+@requirement(146)
 def test_the_payload_alone() -> None:
     assert Get(4, verb="get_data").answer(b"a2").ticket.result() == b"a2"
     assert Get(4, verb="get_data").answer(b"a2", STORED).ticket.result() == b"a2"  # 2.11 does not know no_hdr
@@ -158,6 +164,7 @@ def test_the_payload_alone() -> None:
     assert Get(4, verb="get_data").answer(b"a2", b"NATS/1.0\r\n\r\n").ticket.result() == b"a2"
 
 
+@requirement(138, 139, 140)
 @pytest.mark.parametrize(
     ("status", "error"),
     [
@@ -175,6 +182,7 @@ def test_statuses_are_typed(status: str, error: type[StatusError]) -> None:
     assert f"{caught.code} {caught.description}".strip() == status
 
 
+@requirement(112)
 def test_nobody_answers() -> None:
     h = Harness()
     direct, leader = h.js.get_msg("DG", 1, now=h.now, level="direct"), h.js.get_msg("DG", 1, now=h.now, level="leader")
@@ -264,6 +272,7 @@ def test_the_stream_that_is_not_there_is_named() -> None:
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 
 
+@promise("Without a `level`, the leader of a stream that allows no Direct Get is asked.")
 def test_the_leader_is_asked_where_nobody_answers_a_direct_get() -> None:
     first = Get(4)
     first.h.deliver(first.reply, b"", NOBODY)

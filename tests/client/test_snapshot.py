@@ -27,6 +27,7 @@ from jsproto.errors import (
 from jsproto.ticket import Ticket
 from tests.client.replicas import DIRECT, LEADER, NO_RESULTS, NOT_FOUND, STATE, Stream, read_through
 from tests.harness import Harness
+from tests.marks import promise, requirement
 
 OLD = {"version": "2.11.9"}
 TOO_MANY = b"NATS/1.0 413 Too Many Results\r\n\r\n"
@@ -277,6 +278,8 @@ def test_writers_that_never_rest_do_not_make_it_endless() -> None:
     assert [message.subject for message in take.got.pop_many(9, take.h.now)] == ["k.1", "k.2", "k.3"]
 
 
+@promise("Purges, deletions and what limits drop have no sequence.")
+@promise("loses a message meanwhile (purged, deleted, expired)")
 @pytest.mark.parametrize("subjects", ["k.*", ["k.1", "k.2"]])
 def test_a_deleted_message_uncovers_an_older_one(subjects: str | list[str]) -> None:
     """Of a subject that did not fit into the first answer the last message is deleted: the one before is shown."""
@@ -390,6 +393,7 @@ def test_before_2_12_an_empty_answer_is_caught_up(subject: str, shown: list[int]
     assert take.read.up_to_seq == 1
 
 
+@promise("all subjects, however many, at one sequence")
 def test_more_subjects_than_a_server_answers_for() -> None:
     count = 2 * GROUP + 5
     names = [f"k.{n}" for n in range(count)]
@@ -554,6 +558,8 @@ def test_a_new_link() -> None:
 # -- as of an earlier sequence -----------------------------------------------------------------------------------------
 
 
+@requirement(137)
+@promise("With `at` it is exactly the state at an earlier sequence or time")
 def test_at_a_sequence() -> None:
     take = Take(Stream(["k.1", "k.2", "k.1", "k.3"]), at=2)
     assert take.answer() == {
@@ -589,6 +595,8 @@ class AtTime(Stream):
         return {"message": {"subject": "k.1", "seq": self.first, "time": "2026-01-02T00:00:00Z"}}
 
 
+@requirement(137)
+@promise("With `at` it is exactly the state at an earlier sequence or time")
 @pytest.mark.parametrize(("first", "shown"), [(3, [1, 2]), (None, [2, 3, 4]), (1, [])])
 def test_at_a_time(first: int | None, shown: list[int]) -> None:
     stream = AtTime(["k.1", "k.2", "k.1", "k.3"])
@@ -623,6 +631,7 @@ def test_nothing_is_left_between_the_witness_and_the_sequence() -> None:
     assert take.read.up_to_seq == 3
 
 
+@promise("`get_last_msgs_for` with `up_to_seq` or `up_to_time` shows what the answering")
 def test_a_replica_that_has_not_come_so_far() -> None:
     take = Take(Stream(["k.1", "k.2", "k.1", "j.1"]), "k.*", at=3)
     for applied in (0, 1, 2):
@@ -833,6 +842,7 @@ def test_the_leader_is_not_there() -> None:
     assert isinstance(ticket.error, JetStreamNotAvailableError)
 
 
+@requirement(112)
 def test_direct_gets_are_off() -> None:
     take = Take(Stream(["k.1"]))
     take.status(b"NATS/1.0 503\r\n\r\n")
@@ -843,6 +853,8 @@ def test_direct_gets_are_off() -> None:
 # -- whatever happens --------------------------------------------------------------------------------------------------
 
 
+@requirement(137)
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
 @given(
     log=st.lists(st.sampled_from([f"k.{n}" for n in range(12)] + ["j.1"]), max_size=30),
     deleted=st.sets(st.integers(1, 30)), later=st.lists(st.sampled_from(["k.1", "k.2", "k.99", "j.1"]), max_size=20),

@@ -15,10 +15,12 @@ from tests.client.replicas import STATE, Stream
 from tests.client.test_consistency import Reader
 from tests.client.test_snapshot import TOO_MANY, Now, Overwritten, Take
 from tests.harness import Harness
+from tests.marks import promise
 
 # -- two replicas, of which one is behind ------------------------------------------------------------------------------
 
 
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
 def test_two_pages_with_a_deletion_between_them_do_not_end_the_catching_up() -> None:
     """The first replica shows a hole where k.1 was overwritten; the second has not come to what overwrote it."""
     stream = Overwritten(["k.1", "k.2"])
@@ -71,6 +73,7 @@ class NotUtf8(Stream):
         return body
 
 
+@promise("Subjects outside UTF-8 are a `SnapshotError` where several answers are needed")
 @pytest.mark.parametrize("at", [None, 3])
 def test_a_subject_that_is_not_utf_8_cannot_be_asked_for_by_name(at: int | None) -> None:
     take = Take(NotUtf8(["k.1", "k.2", "k.3"]), "k.*", at=at)
@@ -183,6 +186,7 @@ def in_memory(**config: Any) -> Take:
     return take
 
 
+@promise("With `at` it is exactly the state at an earlier sequence or time")
 @pytest.mark.parametrize("config", [{"max_msgs_per_subject": 1}, {"allow_rollup_hdrs": True}])
 def test_a_replica_in_memory_does_not_say_how_far_it_has_come(config: dict[str, Any]) -> None:
     with pytest.raises(SnapshotError, match="message 3 is gone"):
@@ -237,6 +241,7 @@ def test_a_server_that_always_finds_too_many_is_asked_no_more() -> None:
 # -- rollups of the whole stream, and a time to come -------------------------------------------------------------------
 
 
+@promise("A rollup of the whole stream is followed during the read.")
 @pytest.mark.parametrize("subjects", ["k.*", ["k.1", "k.2", "j.1"], ">"])
 def test_a_rollup_of_all_is_followed_while_it_is_read(subjects: Any) -> None:
     stream = Stream(["k.1", "k.2", "j.1"])
@@ -251,6 +256,7 @@ def test_a_rollup_of_all_is_followed_while_it_is_read(subjects: Any) -> None:
     assert take.read.up_to_seq == 5
 
 
+@promise("A rollup of the whole stream is followed during the read.")
 @pytest.mark.parametrize("again", [[], ["k.1"]])
 def test_a_rollup_of_all_fails_a_snapshot_of_before(again: list[str]) -> None:
     stream = Stream(["k.1", "k.2"])

@@ -44,6 +44,7 @@ from jsproto.rules.sourcing import SourcingPhase
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub
 from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal
+from tests.marks import promise, requirement
 
 FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 OWN = "_INBOX.o.d.m"
@@ -156,6 +157,7 @@ class Sourcing:
         return [event for event in self.h.events() if isinstance(event, kinds)]
 
 
+@requirement(266)
 def test_a_consumer_is_created_claimed_reset_and_only_then_subscribed_to() -> None:
     s = Sourcing(run=False)
     assert not s.machine.ready().done
@@ -328,6 +330,7 @@ def test_what_cannot_be_sourced_ends_it(answer: dict[str, Any], error: type[Exce
         s.machine.readable().result()
 
 
+@requirement(266)
 def test_the_answer_to_a_reset_confirms_what_the_consumer_is_like() -> None:
     """One that was made anew since it was looked up is not subscribed to."""
     s = Sourcing(run=False, config=None)
@@ -399,6 +402,7 @@ def test_acknowledged_by_somebody_else() -> None:
     assert s.told(SourceSkipped) == [SourceSkipped("S", "C", 4, 7)]
 
 
+@requirement(259)
 def test_reset_by_somebody_else_is_not_answered_by_a_reset() -> None:
     s = Sourcing()
     s.messages(1, 2, 3, 4)
@@ -700,6 +704,8 @@ def prove(s: Sourcing, identity: str | None = None, **state: Any) -> None:
     s.reset(identity=identity, is_proved=False)
 
 
+@promise("Two answers, 4 s apart, are to say so.")
+@promise("Before, a `SourcePositionError` ends the copy.")
 @pytest.mark.parametrize(("identity", "given"), [("ID", "ID"), (None, None), ("ID", None), (None, "ID")])
 def test_a_stream_that_ends_before_the_position_is_not_read(identity: str | None, given: str | None) -> None:
     s = Sourcing(run=False, position=100, identity=identity, within=0.5)
@@ -714,6 +720,7 @@ def test_a_stream_that_ends_before_the_position_is_not_read(identity: str | None
     assert OWN.encode() not in s.h.subs.values()
 
 
+@promise("Two answers, 4 s apart, are to say so.")
 @pytest.mark.parametrize("within", [None, 5.0])
 def test_one_answer_of_an_old_leader_does_not_end_it(within: float | None) -> None:
     s = Sourcing(run=False, position=100, within=within)
@@ -728,6 +735,8 @@ def test_one_answer_of_an_old_leader_does_not_end_it(within: float | None) -> No
 POSITION = StreamPosition("S", 8, "ID", CREATED)
 
 
+@promise("Nothing is acknowledged that the target does not have.")
+@promise("A stream that is not the one of the position ends this with `SourcePositionError`")
 @pytest.mark.parametrize(
     ("state", "answers", "phase"),
     [
@@ -864,6 +873,7 @@ def test_what_a_sink_keeps() -> None:
 SCHEDULE = b"NATS/1.0\r\nA: b\r\nNats-Schedule: @every 1h\r\n\r\n"
 
 
+@promise("A message schedule is no job. It is passed over and stays (event `SchedulePassedOver`)")
 @pytest.mark.parametrize("first", [1, 3])
 def test_a_schedule_is_not_handed_on(first: int) -> None:
     """What comes after it is handed on, and not acknowledged."""
@@ -882,6 +892,7 @@ def test_a_schedule_is_not_handed_on(first: int) -> None:
     assert s.answers() == ([] if first == 1 else [("$JS.FC.S.C.1", 2, 2)])
 
 
+@promise("Until it is gone nothing that comes after it is acknowledged")
 def test_a_schedule_that_comes_again_is_not_acknowledged_either() -> None:
     """The sink has all up to 3, and message 2 is a schedule that it passed over."""
     s = Sourcing(position=3)
@@ -932,6 +943,7 @@ def test_a_stream_made_anew_may_end_before_the_position() -> None:
     assert (s.machine.position, s.machine.identity) == (0, "NEW")
 
 
+@requirement(259)
 def test_a_reset_ahead_by_others_says_what_was_skipped() -> None:
     s = Sourcing()
     s.messages(1, 2)
@@ -954,6 +966,7 @@ def test_a_position_that_is_none(wrong: Any) -> None:
         Sourcing(run=False, **wrong)
 
 
+@promise("Until it is gone nothing that comes after it is acknowledged")
 def test_a_schedule_beside_a_quiet_queue_is_waited_for() -> None:
     """The server asks each second, because something is not acknowledged. It would deliver more."""
     s = Sourcing()

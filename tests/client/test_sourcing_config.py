@@ -12,6 +12,7 @@ from jsproto.api_errors import InvalidJSONError
 from jsproto.errors import LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.config import StreamConfig, StreamSource
 from tests.harness import Harness
+from tests.marks import requirement
 
 NAMED: StreamSource = {"name": "Q", "consumer": {"name": "D", "deliver_subject": "to.d"}}
 MANAGED: StreamSource = {"name": "Q", "consumer": {"name": "D", "server_managed": True}}
@@ -21,6 +22,7 @@ def refuse(harness: Harness, description: str) -> None:
     harness.answer(lambda _: {"error": {"code": 400, "err_code": 10025, "description": description}})
 
 
+@requirement(157)
 def test_what_servers_refuse_of_a_consumer_is_not_sent() -> None:
     harness = Harness()
     config = sourcing_consumer("D", "to.d").updated(ack_wait=5)
@@ -57,6 +59,7 @@ def test_before_a_link_the_server_is_to_judge() -> None:
     assert isinstance(ticket.error, UnsupportedByServerError)
 
 
+@requirement(159)
 @pytest.mark.parametrize("kind", ["mirror", "sources"])
 def test_a_refusal_of_server_managed_says_what_to_do(kind: str) -> None:
     harness = Harness()

@@ -35,6 +35,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.client.pushing import Pushing, info, refusal
+from tests.marks import known_fault, promise, requirement
 
 NOT_FOUND = refusal(404, 10014)
 TAKEN = refusal(400, 10148)
@@ -75,6 +76,8 @@ class Workflow:
         return self.ticket.error
 
 
+@requirement(184, 197)
+@known_fault("the consumer is there before anybody listens")
 def test_the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it() -> None:
     flow = Workflow(stream=None)
     assert flow.expect("STREAM.NAMES", {"streams": ["S"], "total": 1}) == {"offset": 0, "subject": "s.a"}
@@ -92,6 +95,8 @@ def test_the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it() ->
     assert (push.owned, push.consumer, push.stream, push.subject) == (True, name, "S", "s.a")
 
 
+@requirement(184)
+@known_fault("of several streams the first one is taken")
 @pytest.mark.parametrize("streams", [None, [], ["A", "B"]])
 def test_a_subject_must_be_of_one_stream(streams: list[str] | None) -> None:
     flow = Workflow(stream=None)
@@ -108,6 +113,7 @@ def test_a_junk_list_of_streams(streams: Any) -> None:
     assert isinstance(flow.error, RemoteProtocolError)
 
 
+@requirement(185, 198, 199)
 def test_what_a_new_push_consumer_is_like() -> None:
     flow = Workflow("s.*")
     config = flow.create(f"CONSUMER.CREATE.S.{_name(flow)}.s.*")
@@ -140,6 +146,7 @@ def test_a_stream_without_a_subject_is_subscribed_to_whole() -> None:
     assert flow.create(f"CONSUMER.CREATE.S.{_name(flow)}")["filter_subjects"] == ["s.a", "s.b"]
 
 
+@requirement(187)
 def test_a_queue_without_a_name_meets_at_its_own() -> None:
     flow = Workflow(queue="Q")
     flow.expect("CONSUMER.INFO.S.Q", NOT_FOUND)
@@ -166,6 +173,7 @@ def test_an_existing_consumer_is_joined_as_it_is() -> None:
     assert [type(frame) for frame in flow.h.sent()] == [Unsub]
 
 
+@requirement(186)
 def test_a_consumer_that_must_be_there() -> None:
     flow = Workflow(consumer="C")
     flow.expect("CONSUMER.INFO.S.C", NOT_FOUND)
@@ -175,6 +183,7 @@ def test_a_consumer_that_must_be_there() -> None:
     assert isinstance(flow.error, StreamNotFoundError)
 
 
+@requirement(186)
 @pytest.mark.parametrize("name", ["consumer", "durable"])
 def test_a_look_up_that_fails_is_an_error(name: str) -> None:
     """It is not taken for a consumer that is not there, so nothing is created."""
@@ -188,6 +197,8 @@ def test_a_look_up_that_fails_is_an_error(name: str) -> None:
     assert denied.h.asked() == late.h.asked() == []
 
 
+@requirement(189, 190, 191, 192, 193, 194, 195, 196)
+@promise("An existing consumer is never changed.")
 @pytest.mark.parametrize(
     ("found", "keywords", "error"),
     [
@@ -222,6 +233,7 @@ def test_what_is_there_must_fit(found: dict[str, Any], keywords: dict[str, Any],
         assert "ack_policy, max_deliver" in str(flow.error)
 
 
+@requirement(188)
 def test_only_one_may_subscribe_but_a_group_may_share() -> None:
     flow = Workflow(durable="D")
     flow.expect("CONSUMER.INFO.S.D", info("D", PUSHING, push_bound=True))
@@ -233,6 +245,8 @@ def test_only_one_may_subscribe_but_a_group_may_share() -> None:
     assert (sub.subject, sub.queue) == (b"dlv", b"Q")
 
 
+@requirement(202)
+@promise("An existing consumer is never changed.")
 def test_who_loses_the_race_joins_the_group_on_its_subject() -> None:
     flow = Workflow(queue="Q")
     flow.expect("CONSUMER.INFO.S.Q", NOT_FOUND)
@@ -246,6 +260,8 @@ def test_who_loses_the_race_joins_the_group_on_its_subject() -> None:
     assert not push.owned
 
 
+@requirement(202)
+@promise("An existing consumer is never changed.")
 @pytest.mark.parametrize("bound", [True, False])
 def test_who_loses_the_race_alone_is_refused(bound: bool) -> None:
     flow = Workflow(durable="D")
@@ -275,6 +291,7 @@ def test_a_refused_creation_leaves_no_subscription() -> None:
 # -- pull consumers ----------------------------------------------------------------------------------------------------
 
 
+@requirement(180, 186, 198)
 def test_a_pull_consumer_is_found_or_created() -> None:
     flow = Workflow(pull=True, durable="D", stream=None)
     flow.expect("STREAM.NAMES", {"streams": ["S"], "total": 1})
@@ -305,6 +322,7 @@ def test_a_durable_has_its_name_by_either_argument(keywords: dict[str, Any], pul
     assert flow.ticket.done
 
 
+@requirement(202)
 def test_who_loses_the_race_for_a_pull_consumer_shares_it() -> None:
     flow = Workflow(pull=True, durable="D")
     flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
@@ -336,6 +354,7 @@ def test_a_place_in_a_priority_group_must_be_there() -> None:
 # -- what cannot be ----------------------------------------------------------------------------------------------------
 
 
+@requirement(181, 182, 183, 234)
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
@@ -415,6 +434,7 @@ def deny(flow: Workflow, what: str) -> None:
     flow.h.feed(f"-ERR 'Permissions Violation for Publish to \"$JS.API.{what}\"'\r\n".encode())
 
 
+@requirement(267)
 def test_a_durable_pull_consumer_that_may_not_be_looked_up_is_created_or_counts_as_existing() -> None:
     flow = Workflow(pull=True, durable="D")
     deny(flow, "CONSUMER.INFO.S.D")
@@ -439,6 +459,8 @@ def test_a_durable_pull_consumer_that_may_not_be_looked_up_is_created_or_counts_
     assert isinstance(flow.error, PermissionsViolationError)
 
 
+@requirement(267)
+@promise("`pull_subscribe_bind` needs no right to look up the consumer.")
 @pytest.mark.parametrize("why", ["denied", "no answer", "no leader", "no JetStream"])
 def test_a_pull_consumer_that_must_exist_needs_no_look_up(why: str) -> None:
     harness = Pushing()
@@ -463,6 +485,7 @@ def test_a_pull_consumer_that_must_exist_needs_no_look_up(why: str) -> None:
         harness.js.pull_consumer(found, JSMsg, priority=place)
 
 
+@requirement(186)
 def test_what_a_look_up_says_counts() -> None:
     harness = Pushing()
     for answer, kind in ((refusal(404, 10014), ConsumerNotFoundError), (refusal(500, 10000), APIError)):

@@ -15,6 +15,7 @@ from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG
 from tests.client.pulling import Pulling
+from tests.marks import promise
 
 
 class Working(Pulling):
@@ -63,6 +64,7 @@ def key_of(message: JSMsg) -> bytes:
 # -- taking ------------------------------------------------------------------------------------------------------------
 
 
+@promise("four for each callback unless given, and 16 at least.")
 def test_a_message_is_acknowledged_when_its_callback_has_returned() -> None:
     working = Working(concurrency=1)
     assert working.request()["batch"] == 16
@@ -92,6 +94,7 @@ def test_the_next_job_is_taken_with_the_end_of_one() -> None:
     assert found.done
 
 
+@promise("| returns | it is acknowledged, unless the callback has settled it |")
 def test_what_the_callback_has_settled_itself_is_left_alone() -> None:
     working = Working()
     working.messages(b"1", b"2")
@@ -156,6 +159,8 @@ def test_the_last_worker_that_leaves_ends_the_work() -> None:
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
+@promise("| raises | it comes again, after `retry_delay`")
+@promise("| raises an exception of `term_on` | it does not come again.")
 @pytest.mark.parametrize(
     ("config", "keywords", "payload"),
     [
@@ -178,6 +183,7 @@ def test_what_a_callback_raised_from_comes_again_or_not(
     assert (working.work.finished, working.work.failed) == (0, 1)
 
 
+@promise("| raises | it comes again, after `retry_delay`")
 def test_the_backoff_follows_the_deliveries() -> None:
     working = Working({"backoff": [3.0, 9.0]})
     for delivered, delay in ((2, 9), (5, 9)):
@@ -268,6 +274,7 @@ def test_a_key_waits_for_what_is_asked_for_again() -> None:
     assert working.job().message.data == b"a2"
 
 
+@promise("Such a key waits for the delay and another `ack_wait`.")
 def test_a_key_goes_on_when_the_message_does_not_come_again() -> None:
     """Another client has got it, for example."""
     working = Working({"ack_wait": 10.0}, key=key_of, retry_delay=2.0)
@@ -290,6 +297,7 @@ def test_a_nak_of_the_callbacks_own_counts_as_one() -> None:
     working.idle()
 
 
+@promise("| is cancelled | it is not acknowledged")
 def test_a_key_waits_for_what_was_cancelled() -> None:
     working = Working({"ack_wait": 10.0}, key=key_of)
     working.messages(b"a1", b"a2")
@@ -337,6 +345,7 @@ def test_jobs_of_several_keys_that_go_on_at_once_get_all_workers() -> None:
     working.job()
 
 
+@promise("As many again may wait for their keys.")
 def test_only_so_many_messages_wait_for_their_keys() -> None:
     working = Working(key=key_of, max_msgs=4, concurrency=2)
     working.messages(*[b"a"] * 4)
@@ -404,6 +413,7 @@ def test_a_message_without_acknowledgement_is_not_in_progress() -> None:
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
+@promise("given back by a nak, so that another client gets them at once.")
 def test_stop_waits_for_what_is_under_way_and_gives_back_the_rest() -> None:
     working = Working(concurrency=2)
     working.messages(b"1", b"2")
@@ -436,6 +446,7 @@ def test_with_keys_nothing_is_given_back_before_the_last_callback_has_ended() ->
     assert working.work.closed.done
 
 
+@promise("Afterwards the subscription can be used again.")
 def test_the_consumer_can_be_used_again() -> None:
     working = Working()
     working.work.stop(working.now)
@@ -446,6 +457,7 @@ def test_the_consumer_can_be_used_again() -> None:
     assert working.job().message.data == b"1"
 
 
+@promise("| `work.drain()` | worked off | waited for |")
 def test_drain_works_off_what_has_come() -> None:
     working = Working()
     working.messages(b"1", b"2")

@@ -16,6 +16,7 @@ from jsproto.client.manage.changes import FOR_GOOD
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from tests.harness import Harness
+from tests.marks import promise
 
 words = st.text("abcxyz_", min_size=1, max_size=8)
 flags = st.booleans()
@@ -127,6 +128,8 @@ def test_every_field_is_drawn() -> None:
     assert {*CONSUMER, "name", "deliver_subject", "extra"} == every.keys()
 
 
+@promise("and nothing else: max_msgs stays")
+@promise("Fields and words of a newer server stay as they are.")
 @given(objects(**STREAM), some_changes)
 def test_a_stream(body: dict[str, Any], changed: dict[str, Any]) -> None:
     found = {"name": "S", **body}
@@ -143,6 +146,7 @@ def test_a_stream(body: dict[str, Any], changed: dict[str, Any]) -> None:
     assert info.config.to_json() == found
 
 
+@promise("Fields and words of a newer server stay as they are.")
 @given(objects(**CONSUMER), some_changes)
 def test_a_consumer(body: dict[str, Any], changed: dict[str, Any]) -> None:
     found = {"name": "C", **body}

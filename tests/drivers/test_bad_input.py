@@ -23,6 +23,7 @@ from jsproto.errors import (
 from jsproto.events import Event, GapReported, MessageRefused, UnexpectedMessage
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all, rows
+from tests.marks import known_fault, promise
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +37,9 @@ async def stored(js: Any, name: str) -> list[bytes]:
 # -- of the caller -----------------------------------------------------------------------------------------------------
 
 
+@promise('with `gap="fail"` an error carries what was acknowledged')
+@promise("A `BatchError` carries the last acknowledged sequence.")
+@known_fault("a gap in mode fail is not acted on")
 async def test_a_message_over_max_msg_size_ends_a_lossless_batch_with_what_was_stored(
     server: Any, connect: Connect
 ) -> None:
@@ -55,6 +59,7 @@ async def test_a_message_over_max_msg_size_ends_a_lossless_batch_with_what_was_s
         assert batch.unacknowledged[0] == (f"{name}.a", bytes(600), None)
 
 
+@known_fault("a refused message ends the batch in mode ok")
 async def test_a_message_over_max_msg_size_is_a_gap_that_may_be_tolerated(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -70,6 +75,11 @@ async def test_a_message_over_max_msg_size_is_a_gap_that_may_be_tolerated(server
     assert GapReported("b", 3, 3) in events
 
 
+@promise("a caller's mistake raises `LocalProtocolError`, with nothing written")
+@promise("A caller's mistake raises `LocalProtocolError` at the call.")
+@promise("Raises, with nothing sent:", of="jsproto_io.sync:PipelinedPublisher")
+@promise("nothing sent and no sequence spent:", of="jsproto_io.sync:FastPublisher")
+@known_fault("a message that was not sent spends no sequence")
 async def test_what_cannot_be_sent_spends_no_sequence(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -89,6 +99,7 @@ async def test_what_cannot_be_sent_spends_no_sequence(server: Any, connect: Conn
             assert (await batch.commit()).count == 2
 
 
+@promise("Every verb of JetStream that publishes refuses headers of an atomic batch (`Nats-Batch-...`)")
 async def test_a_message_read_from_an_atomic_batch_is_published_without_its_headers(
     server: Any, connect: Connect
 ) -> None:
@@ -123,6 +134,10 @@ async def test_a_message_read_from_an_atomic_batch_is_published_without_its_head
         assert sorted(map(str, copies)) == ["None"] * 8 + ["v"] * 8
 
 
+@promise("a caller's mistake raises `LocalProtocolError`, with nothing written")
+@promise("A caller's mistake raises `LocalProtocolError` at the call.")
+@promise("Raises, with nothing sent:", of="jsproto_io.sync:PipelinedPublisher")
+@promise("Raises, with nothing sent:", of="jsproto_io.sync:Connection")
 @pytest.mark.parametrize("bad", [["a list"], {"a": 1}, {"a set"}, bytearray(b"s.a"), b"s.a", 5], ids=repr)
 async def test_what_is_no_str_is_no_subject(server: Any, connect: Connect, bad: Any) -> None:
     async with connect(server.url) as nc:
@@ -145,6 +160,7 @@ async def test_what_is_no_str_is_no_subject(server: Any, connect: Connect, bad: 
         assert len(await stored(js, name)) == 4
 
 
+@promise("A list for `publish_batch` that holds such a payload is a `LocalProtocolError`")
 @pytest.mark.parametrize(
     "bad",
     [(), ("s.a",), ("s.a", b"", None, "more"), "s.a", b"bytes", "ab", 5, None, {"s.a": b"", "s.b": b""}],
@@ -170,6 +186,7 @@ async def test_what_is_no_message_is_refused_by_everything_that_takes_many(
         assert await stored(js, name) == [b"good"] * 4
 
 
+@known_fault("ids of the caller, and what they may be")
 @pytest.mark.parametrize("batch_id", ["", "x" * 65, "a.b", "a b", "*", ">"])
 async def test_impossible_ids_are_refused_by_name(server: Any, connect: Connect, batch_id: str) -> None:
     async with connect(server.url) as nc:
@@ -199,6 +216,7 @@ async def test_behind_a_commit_nothing_is_taken(server: Any, connect: Connect, k
         assert await stored(js, name) == [b"1"]
 
 
+@known_fault("threads and event loops get in each other's way")
 @pytest.mark.parametrize("kind", ["fast_publisher", "atomic_batch"])
 async def test_a_commit_amid_what_others_add_counts_all_that_was_taken(
     server: Any, connect: Connect, kind: str
@@ -289,6 +307,7 @@ async def test_what_cannot_be_an_option_is_named(server: Any, connect: Connect) 
         assert (await js.publish(f"{name}.a", b"", timeout=timedelta(seconds=30))).seq == 1
 
 
+@promise('A payload that is not bytes raises `TypeError` ("the payload must be bytes, not str: encode it")')
 async def test_text_is_no_payload(server: Any, connect: Connect) -> None:
     """Whatever publishes says so in the same words, sends nothing and goes on."""
     async with connect(server.url) as nc:

@@ -20,6 +20,7 @@ from jsproto_io import sync
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream
 from tests.drivers.test_subscribing import consumers, fill, until
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +74,7 @@ class Draining:
             self.after_draining = len(self.got)
 
 
+@promise("`drain` delivers what is buffered first")
 async def test_a_callback_that_drains_the_connection_gets_the_rest(server: Any, connect: Connect, driver: str) -> None:
     events: list[Event] = []
     async with connect(server.url) as other:
@@ -174,6 +176,7 @@ def odd(driver: str) -> list[tuple[type[BaseException], Callable[[Any], Any]]]:
     return [*common, (trio.Cancelled, foreign_to_trio), (asyncio.CancelledError, raising(asyncio.CancelledError()))]
 
 
+@promise("acknowledged as the callbacks return")
 async def test_what_a_callback_raises_is_told_and_the_next_message_comes(
     server: Any, connect: Connect, driver: str
 ) -> None:

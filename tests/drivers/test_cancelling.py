@@ -10,10 +10,15 @@ import pytest
 from jsproto.errors import BatchClosedError
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
 
+@promise("leaving the `with` block without a commit commits nothing silently")
+@promise("Leaving a batch's `with` block without a commit abandons it, by an error or a cancelled task too.")
+@promise("An abandoned atomic batch stores nothing.")
+@promise("it discards the batch when the block is left without a commit: nothing is stored")
 @pytest.mark.parametrize("kind", ["atomic", "fast"])
 async def test_a_batch_whose_task_is_cancelled_commits_nothing(server: Any, connect: Connect, kind: str) -> None:
     async with connect(server.url) as nc:

@@ -36,6 +36,7 @@ from jsproto_io._state.common import (
     seconds,
 )
 from jsproto_io._state.shared import MessageBase
+from tests.marks import promise
 
 
 def group(*errors: Exception) -> OSError:
@@ -104,6 +105,7 @@ print(faults[-1] - faults[0])
     assert int(ran.stdout) < 100  # else two of each
 
 
+@promise("No error, repr or log shows a secret")
 def test_events_are_logged_without_what_is_secret(caplog: pytest.LogCaptureFixture) -> None:
     server = ServerInfo.from_json(b'{"version":"2.15.1","max_payload":1,"nonce":"SECRET","headers":true}')
     dispatcher = EventDispatcher(None)

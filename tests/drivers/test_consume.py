@@ -16,6 +16,7 @@ from jsproto.events import CallbackFailed, Event, SubscriptionFailed
 from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream
 from tests.drivers.test_subscribing import fill, until
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +98,7 @@ async def scene(server: Any, connect: Connect) -> Any:
         yield make
 
 
+@promise("| returns | it is acknowledged, unless the callback has settled it |")
 async def test_callbacks_get_all_and_acknowledge(scene: Any, driver: str) -> None:
     here = await scene(200)
     callback = Callback(driver)
@@ -126,6 +128,8 @@ async def test_an_acknowledgement_does_not_wait_for_the_next_callback(scene: Any
         gate.set()
 
 
+@promise("calls a function with each message, several at once, in order within a key.")
+@promise("It returns at once")
 async def test_no_more_callbacks_run_than_wanted(scene: Any, driver: str) -> None:
     here = await scene(20)
     callback = Callback(driver, held=True)
@@ -137,6 +141,8 @@ async def test_no_more_callbacks_run_than_wanted(scene: Any, driver: str) -> Non
     assert callback.most == 3
 
 
+@promise("calls a function with each message, several at once, in order within a key.")
+@promise("messages of one key are worked on one after the other, in the order of the stream.")
 async def test_messages_of_a_key_follow_each_other_after_a_failure_too(scene: Any, driver: str) -> None:
     events: list[Event] = []
     here = await scene(40, events.append)
@@ -161,6 +167,7 @@ async def test_messages_of_a_key_follow_each_other_after_a_failure_too(scene: An
         assert [number for number in callback.ended if number % 4 == lane] == expected
 
 
+@promise("| raises an exception of `term_on` | it does not come again.")
 async def test_a_failure_can_end_the_deliveries(scene: Any, driver: str) -> None:
     here = await scene(3)
     seen = []
@@ -177,6 +184,8 @@ async def test_a_failure_can_end_the_deliveries(scene: Any, driver: str) -> None
     assert isinstance(work.last_failure, ValueError)
 
 
+@promise("given back by a nak, so that another client gets them at once.")
+@promise("Afterwards the subscription can be used again.")
 async def test_stop_waits_for_callbacks_and_gives_back_the_rest(scene: Any, driver: str) -> None:
     here = await scene(30)
     callback = Callback(driver, held=True)
@@ -194,6 +203,7 @@ async def test_stop_waits_for_callbacks_and_gives_back_the_rest(scene: Any, driv
     assert sorted(other.got) == list(range(2, 30))
 
 
+@promise("| `work.drain()` | worked off | waited for |")
 async def test_drain_works_off_what_has_come(scene: Any, driver: str) -> None:
     here = await scene(30)
     callback = Callback(driver, held=True)
@@ -210,6 +220,7 @@ async def test_drain_works_off_what_has_come(scene: Any, driver: str) -> None:
     assert 7 <= len(callback.ended) < 30
 
 
+@promise("| `nc.drain()` | worked off, up to the connection's `timeout` | waited for, up to that |")
 async def test_draining_the_connection_waits_for_callbacks(scene: Any, driver: str) -> None:
     here = await scene(10)
     callback = Callback(driver)
@@ -269,6 +280,7 @@ async def test_a_callback_may_drain_the_connection(scene: Any, driver: str) -> N
     assert got == list(range(5))
 
 
+@promise("With `working=True` reports of progress keep it")
 async def test_work_in_progress_outlasts_the_ack_wait(scene: Any, driver: str) -> None:
     here = await scene(1, ack_wait=LIMIT)
     callback = Callback(driver, held=True)
@@ -281,6 +293,7 @@ async def test_work_in_progress_outlasts_the_ack_wait(scene: Any, driver: str) -
     assert callback.got == [0]
 
 
+@promise("It is not worked on twice at once in one program.")
 async def test_a_callback_that_hangs_does_not_get_its_message_twice(scene: Any, driver: str) -> None:
     """The server delivers it again, and here it is under way already. Its acknowledgement counts all the same."""
     here = await scene(1, ack_wait=LIMIT)
@@ -297,6 +310,7 @@ async def test_a_callback_that_hangs_does_not_get_its_message_twice(scene: Any, 
     assert callback.got == [0]
 
 
+@promise("| is cancelled | it is not acknowledged")
 async def test_a_callback_that_is_cancelled_acknowledges_nothing(scene: Any, server: Any, driver: str) -> None:
     """The connection ends while it runs. On threads nothing can end a callback: it cannot acknowledge any more."""
     here = await scene(1, ack_wait=LIMIT)

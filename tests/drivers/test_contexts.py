@@ -19,6 +19,7 @@ from jsproto_io.contexts import VARIABLES, load
 from jsproto_io.nats_server import NatsServer
 from tests.authority import Key, Operator, credentials, is_signed, tls_config
 from tests.drivers.conftest import Connect
+from tests.marks import promise
 
 USER = Key("user")
 CREDS = credentials("J.W.T", USER.seed)
@@ -49,6 +50,7 @@ def select(home: Path, name: str) -> None:
 # -- which context -----------------------------------------------------------------------------------------------------
 
 
+@promise("Fields that `nats` does not know are ignored.")
 def test_a_context_by_its_name(home: Path) -> None:
     path = write(
         home, url="nats://a:1,nats://b:2", user="u", password=SECRET, inbox_prefix="_IN", jetstream_domain="hub",
@@ -233,6 +235,7 @@ def test_the_variables_of_the_command_line(tmp_path: Path, monkeypatch: pytest.M
         from_env()
 
 
+@promise("Credentials that come first replace all of the rest")
 def test_what_goes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home, url="nats://context", user="u", password="c", inbox_prefix="_C")
     monkeypatch.setenv("NATS_CONTEXT", "orders")

@@ -38,6 +38,7 @@ from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_subscribing import PATIENCE, fill, until
 from tests.effort import examples
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +69,7 @@ async def copies(js: Any, target: str) -> list[int]:
     return found
 
 
+@promise("Headers that begin with `Nats-` are not, except `Nats-TTL`")
 async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc, connect(server.url) as other:
         js, to = nc.jetstream(), other.jetstream()
@@ -98,6 +100,7 @@ async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect)
         assert await copies(to, target) == [*range(256)]
 
 
+@promise("it may have other writers.")
 async def test_atomic_batches_beside_other_writers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -144,6 +147,7 @@ async def test_it_goes_on_until_it_is_stopped(server: Any, connect: Connect) -> 
             assert source.position == 0
 
 
+@promise("One program at a time copies from a consumer.")
 async def test_one_program_at_a_time(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc, connect(server.url) as other:
         js, name = await make_stream(nc, retention="workqueue")
@@ -154,6 +158,7 @@ async def test_one_program_at_a_time(server: Any, connect: Connect) -> None:
                 await second.run()
 
 
+@promise("What the target refuses ends the copy")
 async def test_what_the_target_refuses_is_not_lost(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -190,6 +195,8 @@ async def test_subjects_that_the_target_does_not_take(server: Any, connect: Conn
         assert (await js.stream_info(name)).state.messages == 4
 
 
+@promise('With `delivery="fast"` the target has no other writer.')
+@promise("it may have other writers.")
 @pytest.mark.parametrize("delivery", ["fast", "atomic"])
 async def test_another_writer(server: Any, connect: Connect, delivery: str) -> None:
     async with connect(server.url) as nc, connect(server.url) as other:
@@ -223,6 +230,7 @@ async def test_another_writer(server: Any, connect: Connect, delivery: str) -> N
         assert len(found) >= copy.copied
 
 
+@promise("Each message is in the target once and in order")
 async def test_a_target_that_goes_and_comes_back(server: Any, own_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []
     patient = {"reconnect_time_wait": 0.02, "max_reconnect_attempts": -1}
@@ -270,6 +278,7 @@ async def test_a_server_that_stays_away(server: Any, own_server: NatsServer, con
         assert copy.position == 10
 
 
+@promise("From nats-server 2.15 a stream that was deleted and created again is copied from its beginning.")
 async def test_a_source_that_is_made_anew(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc, connect(server.url) as other:
@@ -309,6 +318,7 @@ async def test_other_retentions_and_messages_that_are_gone(server: Any, connect:
         assert (await js.stream_info(name)).state.messages == (0 if retention == "interest" else 26)
 
 
+@promise("Where the last copies are deleted before the consumer has heard that they are stored")
 async def test_copies_that_are_deleted_too_early(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -329,6 +339,7 @@ async def test_copies_that_are_deleted_too_early(server: Any, connect: Connect) 
         assert await copy_of(js, name, target).run(until_caught_up=True) == 0  # the consumer has heard of all
 
 
+@promise("**Then a message goes when all of them have acknowledged it**")
 async def test_a_queue_that_is_shared_with_workers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -350,6 +361,7 @@ async def until_empty(js: Any, stream: str) -> None:
         pass
 
 
+@promise("One target, or one marker, is for one filter.")
 async def test_one_target_is_for_one_filter(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -373,6 +385,8 @@ async def test_one_target_is_for_one_filter(server: Any, connect: Connect) -> No
         assert (await js.stream_info(name)).state.messages == 10  # what nobody has copied
 
 
+@promise("Before, a `SourcePositionError` ends the copy.")
+@promise("A stream that is not the one of the position ends this with `SourcePositionError`")
 async def test_a_position_beyond_the_stream(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -393,6 +407,7 @@ async def test_a_position_beyond_the_stream(server: Any, connect: Connect) -> No
         assert (await js.stream_info(name)).state.messages == 10
 
 
+@promise("`run(until_caught_up=True)` returns when all is stored that the source had")
 @pytest.mark.parametrize("kind", ["fast", "atomic", "filtered"])
 async def test_a_run_ends_with_what_the_source_had_at_its_beginning(server: Any, connect: Connect, kind: str) -> None:
     async with connect(server.url) as nc, connect(server.url) as other:
@@ -419,6 +434,8 @@ async def test_a_run_ends_with_what_the_source_had_at_its_beginning(server: Any,
         assert (await copies(js, target))[:30] == [*range(30)]
 
 
+@promise("A message schedule is no job. It is passed over and stays (event `SchedulePassedOver`)")
+@promise("Until it is gone nothing that comes after it is acknowledged")
 async def test_a_schedule_is_no_job(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -459,6 +476,7 @@ async def test_a_schedule_that_stalls_the_consumer_ends_the_copy(server: Any, co
         assert (await js.stream_info(name)).state.messages == 1
 
 
+@promise("Headers that begin with `Nats-` are not, except `Nats-TTL`")
 async def test_a_key_that_has_expired_is_removed_in_the_copy_too(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         bucket = {"allow_msg_ttl": True, "subject_delete_marker_ttl": 60, "allow_rollup_hdrs": True}
@@ -522,6 +540,8 @@ async def test_what_is_not_there(server: Any, connect: Connect) -> None:
     copy.stop()
 
 
+@promise("What it returns from is confirmed.")
+@promise("What it raises from is handed out again.")
 async def test_a_callback_confirms_what_it_returns_from(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")

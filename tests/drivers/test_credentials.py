@@ -14,6 +14,7 @@ from jsproto.errors import CredentialsError, LocalProtocolError
 from jsproto_io._state.common import new_session
 from jsproto_io._state.credentials import signing
 from tests.authority import Key, Operator, credentials, is_signed
+from tests.marks import promise
 
 USER = Key("user")
 CREDS = credentials("J.W.T", USER.seed)
@@ -93,6 +94,7 @@ def test_credentials(tmp_path: Path, end: str) -> None:
         assert is_signed(USER.public, "one", signature)
 
 
+@promise("Files are read again, and the server's nonce is signed, for each link.")
 def test_files_are_read_for_each_link(tmp_path: Path) -> None:
     other = Key("user")
     path = file(tmp_path, CREDS)
@@ -120,6 +122,7 @@ def altered(seed: str) -> str:
     return seed[:20] + ("A" if seed[20] != "A" else "B") + seed[21:]
 
 
+@promise("No error, repr or log shows a secret")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -167,6 +170,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
         signing({"nkeys_seed": path})
 
 
+@promise("No error, repr or log shows a secret")
 def test_secrets_show_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     session = new_session("h", {"user_credentials": CREDS})

@@ -14,6 +14,7 @@ from jsproto.events import CallbackFailed, Event, SweepFailed
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_subscribing import until
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -58,6 +59,7 @@ def fail(message: Any) -> None:
     raise LookupError("not now")
 
 
+@promise("A dead letter has the payload and the headers of its message.")
 async def test_what_a_consumer_gives_up_is_kept(cemetery: Any) -> None:
     here = await cemetery()
     sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=2)
@@ -77,6 +79,7 @@ async def test_what_a_consumer_gives_up_is_kept(cemetery: Any) -> None:
     assert two.headers["Dead-Letter-Subject"] == f"{here.name}.a"
 
 
+@promise("What was given up while no program was at work is stored by the next one.")
 async def test_what_was_given_up_meanwhile_is_stored_by_the_next_program(cemetery: Any) -> None:
     here = await cemetery()
     sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=1)
@@ -91,6 +94,8 @@ async def test_what_was_given_up_meanwhile_is_stored_by_the_next_program(cemeter
         assert sorted(letter.data for letter in await here.letters(5)) == [b"%d" % number for number in range(5)]
 
 
+@promise("or `unacknowledged` where no advisory came.")
+@promise("A message that was given up without an advisory")
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 async def test_what_was_given_up_without_an_advisory_is_found(cemetery: Any, retention: str) -> None:
     """Nobody kept the first advisories. The second ones are purged, as if the servers had lost them."""
@@ -116,6 +121,7 @@ async def test_what_was_given_up_without_an_advisory_is_found(cemetery: Any, ret
     assert {letter.headers["Dead-Letter-Reason"] for letter in found} == {"unacknowledged"}
 
 
+@promise("A look that fails is the event `SweepFailed`, and repeated.")
 async def test_a_look_that_fails_is_told(cemetery: Any) -> None:
     events: list[Event] = []
     here = await cemetery(events.append)
@@ -124,6 +130,7 @@ async def test_a_look_that_fails_is_told(cemetery: Any) -> None:
         await until(lambda: any(isinstance(event, SweepFailed) for event in events))
 
 
+@promise("Each dead letter is stored once")
 async def test_an_advisory_that_comes_again_is_stored_once(cemetery: Any) -> None:
     """The stream of the dead letters forgets ids after 0.1 seconds. The consumer of the advisories begins again."""
     here = await cemetery()
@@ -152,6 +159,7 @@ async def test_a_message_that_is_gone_is_a_letter_that_says_so(cemetery: Any) ->
     assert (letter.data, letter.headers["Dead-Letter-Missing"]) == (b"", "gone")
 
 
+@promise("What it refuses later, for example because it is full, is tried again")
 async def test_a_full_stream_of_dead_letters_is_tried_again(cemetery: Any) -> None:
     events: list[Event] = []
     here = await cemetery(events.append, dead={"max_msgs": 1, "discard": "new"})
@@ -167,6 +175,7 @@ async def test_a_full_stream_of_dead_letters_is_tried_again(cemetery: Any) -> No
     assert len([event for event in events if isinstance(event, CallbackFailed)]) >= 2
 
 
+@promise("A stream that does not take the subject is a `DeadLetterError` at the start.")
 async def test_what_does_not_fit_is_an_error_at_the_start(cemetery: Any) -> None:
     here = await cemetery()
     with pytest.raises(DeadLetterError, match=rf"it takes {here.dead}\.x\.>, not lost\.\*"):

@@ -18,6 +18,7 @@ from jsproto.errors import ConnectionClosedError, Error
 from jsproto_io import sync
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 from tests.drivers.test_facade import make_stream, unique
+from tests.marks import promise
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -89,6 +90,7 @@ async def take(nc: Any, name: str, kind: str, counts: list[int]) -> None:
         await msg.ack()
 
 
+@promise("`nc.drain()` waits, up to the connection's `timeout`")
 @pytest.mark.parametrize("kind", ["pull", "push", "next", "fetch"])
 async def test_what_is_buffered_can_be_acknowledged(server: Any, loop: str, kind: str) -> None:
     name = filled(server.url)
@@ -105,6 +107,7 @@ async def test_what_is_buffered_can_be_acknowledged(server: Any, loop: str, kind
     assert left(server.url, name) == COUNT - counts[0]
 
 
+@promise("`nc.drain()` waits, up to the connection's `timeout`")
 @pytest.mark.parametrize("kind", ["pull", "push"])
 @pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "no reader"])
 def test_threads_too(server: Any, kind: str, reader_thread: bool) -> None:
@@ -127,6 +130,7 @@ def test_threads_too(server: Any, kind: str, reader_thread: bool) -> None:
     assert left(server.url, name) == COUNT - taken
 
 
+@promise("`nc.drain()` waits, up to the connection's `timeout`")
 async def test_who_takes_no_more_delays_it_up_to_the_limit(server: Any, loop: str) -> None:
     name = filled(server.url)
     async with LOOPS[loop](server.url, timeout=LIMIT) as nc, anyio.create_task_group() as tasks:

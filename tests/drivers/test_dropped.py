@@ -12,6 +12,7 @@ import pytest
 
 from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.test_facade import make_stream
+from tests.marks import known_fault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_collections")]
 
@@ -24,6 +25,7 @@ async def drop(nc: Any, held: list[Any]) -> None:
     await nc.flush()
 
 
+@known_fault("leaving a block is no commit, least of all by an error")
 @pytest.mark.parametrize("kind", ["fast_publisher", "atomic_batch"])
 async def test_a_batch_that_is_dropped_is_given_up(server: Any, connect: Connect, kind: str) -> None:
     async with connect(server.url) as nc:

@@ -13,6 +13,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +34,7 @@ async def config_of(nc: Any, *names: str) -> dict[str, Any]:
     return config
 
 
+@promise("Replace the stream's configuration by ``config``, whole")
 async def test_a_stream_that_is_read_and_written_back_stays_as_it_is(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = nc.jetstream(), unique("S")

@@ -13,6 +13,7 @@ from jsproto.errors import Error
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.test_facade import make_stream
+from tests.marks import promise
 from tests.servers import paused
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +34,8 @@ ENDS: dict[str, Callable[[dict[str, Any]], Awaitable[object]]] = {
 }
 
 
+@promise("every end has its deadline")
+@promise("A server that takes no more bytes delays it by no more than twice the ``timeout`` of the connection.")
 async def test_every_end_comes_in_time_when_the_server_stands_still(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, timeout=LIMIT) as nc:
         _, name = await make_stream(nc, allow_atomic=True)

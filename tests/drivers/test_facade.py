@@ -29,6 +29,7 @@ from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged, Sl
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.threaded import Awaitable
+from tests.marks import known_fault, promise, requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +120,9 @@ async def test_a_request_fails_as_it_should(server: Any, connect: Connect) -> No
         assert listener.subject == silent
 
 
+@promise("a caller's mistake raises `LocalProtocolError`, with nothing written")
+@promise("A caller's mistake raises `LocalProtocolError` at the call.")
+@promise("Raises, with nothing sent:", of="jsproto_io.sync:Connection")
 async def test_a_bad_message_is_refused_and_changes_nothing(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         for subject in ("", "a b", "a\r\nPUB b 0\r\n", "a..b", "a.*"):
@@ -133,6 +137,7 @@ async def test_a_bad_message_is_refused_and_changes_nothing(server: Any, connect
         assert (await sub.next_msg(timeout=5)).data == b"still here"
 
 
+@promise('A payload that is not bytes raises `TypeError` ("the payload must be bytes, not str: encode it")')
 async def test_a_payload_that_is_not_bytes_is_refused(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         subject = unique()
@@ -239,6 +244,7 @@ async def test_drain_without_a_link_waits_and_leaves_the_rest_to_the_caller(
         assert [message.data async for message in sub] == [b"1"]
 
 
+@known_fault("slow consumers are counted wrongly, or not told")
 async def test_a_full_subscription_drops_and_says_so(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -331,6 +337,7 @@ async def test_events_are_told_and_a_failing_callback_does_no_harm(server: Any, 
     assert events[-1].error is None
 
 
+@promise("Every verb raises, besides what it lists itself")
 async def test_after_close_every_verb_refuses(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -352,6 +359,7 @@ async def test_after_close_every_verb_refuses(server: Any, connect: Connect) -> 
         assert [message async for message in sub] == []
 
 
+@known_fault("unclear options and errors of connecting and reconnecting")
 async def test_an_address_that_refuses_is_passed_over(server: Any, connect: Connect, closed_port: int) -> None:
     dead = f"nats://127.0.0.1:{closed_port}"
     async with connect([dead, server.url]) as nc:
@@ -364,6 +372,7 @@ async def test_an_address_that_refuses_is_passed_over(server: Any, connect: Conn
     assert "secret" not in str(caught.value)
 
 
+@known_fault("unclear options and errors of connecting and reconnecting")
 async def test_impossible_options_are_refused(connect: Connect) -> None:
     for servers, options in (
         ("http://x", {}),
@@ -432,6 +441,11 @@ def rows(name: str, count: int = COUNT) -> Iterator[tuple[str, bytes]]:
         yield f"{name}.{number % 7}", b"row %d" % number
 
 
+@requirement(42, 85, 92)
+@promise("every workflow behaves the same on all of them")
+@promise("Atomic batches have at most 1,000 messages (`BatchFullError`)")
+@known_fault("no client for threads")
+@known_fault("fast ingest, all of it")
 async def test_the_main_job(server: Any, connect: Connect) -> None:
     """20,000 messages in by fast ingest, and all of them back by Direct Get."""
     async with connect(server.url) as nc:
@@ -450,6 +464,8 @@ async def test_the_main_job(server: Any, connect: Connect) -> None:
         assert stored[-1].num_pending == 0
 
 
+@requirement(79)
+@known_fault("headers are lost")
 async def test_messages_one_by_one_with_headers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -488,6 +504,7 @@ async def test_tasks_may_share_a_batch(server: Any, connect: Connect) -> None:
         assert sorted(int(message.data) for message in stored) == list(range(1000))
 
 
+@requirement(92)
 async def test_an_iterable_that_raises_leaves_the_batch_usable(server: Any, connect: Connect) -> None:
     def broken() -> Iterator[tuple[str, bytes]]:
         yield from rows(name, 700)
@@ -529,6 +546,12 @@ async def test_large_messages_are_held_back_until_there_is_room(server: Any, con
         assert [message.data for message in stored[:60]] == [payload for _, payload in large]
 
 
+@requirement(91)
+@promise("leaving the `with` block without a commit commits nothing silently")
+@promise("Leaving a batch's `with` block without a commit abandons it, by an error or a cancelled task too.")
+@promise("An abandoned atomic batch stores nothing.")
+@known_fault("leaving the block commits")
+@known_fault("leaving a block is no commit, least of all by an error")
 async def test_leaving_the_block_without_commit_abandons(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -542,6 +565,11 @@ async def test_leaving_the_block_without_commit_abandons(server: Any, connect: C
         assert (await js.publish(f"{name}.a", b"goes on")).stream == name
 
 
+@requirement(91)
+@promise("leaving the `with` block without a commit commits nothing silently")
+@promise("Leaving a batch's `with` block without a commit abandons it, by an error or a cancelled task too.")
+@promise("An abandoned atomic batch stores nothing.")
+@known_fault("leaving a block is no commit, least of all by an error")
 async def test_leaving_the_block_by_an_error_commits_nothing(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -555,6 +583,7 @@ async def test_leaving_the_block_by_an_error_commits_nothing(server: Any, connec
         assert batch.error is None
 
 
+@known_fault("a message without headers panics in the middle of a list")
 async def test_headers_may_be_absent_none_or_empty(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -574,6 +603,7 @@ async def test_headers_may_be_absent_none_or_empty(server: Any, connect: Connect
         assert (await js.stream_info(name)).state.messages == 5 + 4 + 4 + 1
 
 
+@known_fault("error codes of fast ingest that mean something else by now")
 async def test_a_batch_that_the_server_refuses(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_batched=False)

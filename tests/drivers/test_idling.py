@@ -16,6 +16,7 @@ from jsproto.errors import BatchExpiredError, BatchTruncatedError, BatchUnknownE
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all, rows
+from tests.marks import known_fault, requirement
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -34,6 +35,8 @@ async def outwait(nc: Any, js: Any, name: str) -> None:
         assert (await advisories.next_advisory(timeout=20)).reason == "timeout"
 
 
+@known_fault("after 11 s of silence add() goes on saying yes to messages that are never stored")
+@known_fault("no ping unless the caller sends it")
 async def test_a_batch_left_alone_is_kept_alive(hasty: NatsServer, connect: Connect) -> None:
     async with connect(hasty.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -46,6 +49,9 @@ async def test_a_batch_left_alone_is_kept_alive(hasty: NatsServer, connect: Conn
         assert len(await read_all(js.get_batch(name))) == 20
 
 
+@requirement(60)
+@known_fault("after 11 s of silence add() goes on saying yes to messages that are never stored")
+@known_fault("a batch that died, by a gap or by silence, takes nothing and says why")
 async def test_a_batch_that_the_server_must_have_forgotten_takes_nothing(hasty: NatsServer, connect: Connect) -> None:
     async with connect(hasty.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -64,6 +70,8 @@ async def test_a_batch_that_the_server_must_have_forgotten_takes_nothing(hasty: 
         assert len(await read_all(js.get_batch(name))) == 10
 
 
+@known_fault("after 11 s of silence add() goes on saying yes to messages that are never stored")
+@known_fault("after 10 s of silence one message is reported good before the error")
 @pytest.mark.parametrize("verb", ["publish", "publish_many", "commit", "ping"])
 async def test_a_batch_that_the_server_forgets_too_early_acknowledges_nothing(
     hasty: NatsServer, connect: Connect, verb: str

@@ -35,6 +35,7 @@ from jsproto_io.testing import MemoryServer, serve
 from tests.client.test_fast import Batch
 from tests.drivers.conftest import Connect
 from tests.drivers.test_reconnect import SOON
+from tests.marks import promise
 
 COUNT: Final = 3_000
 MIDDLE: Final = COUNT // 2
@@ -195,6 +196,12 @@ async def make(nc: Any) -> Any:
     return js
 
 
+@promise("`unacknowledged` has every message that the batch took and is not known to have stored, in order")
+@promise("Of a list, a tuple or columns `unacknowledged` has all the rest.")
+@promise("It is the same after any error, a cancellation or Ctrl-C")
+@promise("After a LocalProtocolError, a cancellation or Ctrl-C the batch is open.")
+@promise("This holds for any error, for a cancellation and for Ctrl-C.")
+@promise("The messages that are not known to be stored, in order", of="jsproto_io.sync:FastPublisher")
 @pytest.mark.anyio
 @pytest.mark.parametrize("gap", ["fail", "ok"])
 async def test_nothing_is_lost_between_the_caller_and_a_batch(
@@ -238,6 +245,10 @@ async def test_nothing_is_lost_between_the_caller_and_a_batch(
             assert found == list(range(COUNT))
 
 
+@promise("An `async_publisher()` has the same two.")
+@promise("The messages that are not known to be stored, in order", of="jsproto_io.sync:PipelinedPublisher")
+@promise("What it gave, and was not published when the call ended with an error")
+@promise("The messages that are not known to be stored, in order", of="jsproto_io.sync:FastPublisher")
 @pytest.mark.anyio
 async def test_nothing_is_lost_between_the_caller_and_a_publisher_ahead(
     memory: MemoryServer, connect: Connect, source: str, end: str
@@ -274,6 +285,7 @@ async def test_nothing_is_lost_between_the_caller_and_a_publisher_ahead(
         await publisher.close()
 
 
+@promise("An `async_publisher()` has the same two.")
 @pytest.mark.anyio
 async def test_flush_does_not_forget_what_was_taken(memory: MemoryServer, connect: Connect) -> None:
     async with connect(memory.url) as nc:
@@ -305,6 +317,7 @@ async def test_the_rest_of_a_list_is_kept_until_the_next_call(memory: MemoryServ
             assert (await batch.commit()).count == 1
 
 
+@promise("An atomic batch stores nothing of what was given to it before it failed.")
 @pytest.mark.anyio
 async def test_a_batch_of_too_many_takes_one_more_than_it_can_hold(memory: MemoryServer, connect: Connect) -> None:
     async with connect(memory.url) as nc:
@@ -317,6 +330,8 @@ async def test_a_batch_of_too_many_takes_one_more_than_it_can_hold(memory: Memor
         assert (await js.stream_info("ROWS")).state.messages == 0
 
 
+@promise("Of a list, a tuple or columns `unacknowledged` has all the rest.")
+@promise("Each row is stored at least once.")
 @pytest.mark.anyio
 async def test_the_recovery_is_one_for_all_sources(memory: MemoryServer, connect: Connect, source: str) -> None:
     """Three links are cut, each before a row is taken."""
@@ -354,6 +369,10 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@promise("It is the same after any error, a cancellation or Ctrl-C")
+@promise("After a LocalProtocolError, a cancellation or Ctrl-C the batch is open.")
+@promise("What it gave, and was not published when the call ended with an error")
+@promise("This holds for any error, for a cancellation and for Ctrl-C.")
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("where", ["source", "wait"])
 @pytest.mark.parametrize("kind", ["fast", "ahead"])
@@ -394,6 +413,10 @@ def test_ctrl_c_loses_nothing(memory: MemoryServer, where: str, kind: str, monke
 MOMENTS = st.sampled_from(["go on", "go on", "go on", "interrupt", "lose the link"])
 
 
+@promise("`unacknowledged` has every message that the batch took and is not known to have stored, in order")
+@promise("It is the same after any error, a cancellation or Ctrl-C")
+@promise("What it gave, and was not published when the call ended with an error")
+@promise("The messages that are not known to be stored, in order", of="jsproto_io.sync:FastPublisher")
 @given(
     rows=st.integers(0, 60),
     sequence=st.booleans(),

@@ -22,6 +22,7 @@ from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, Ti
 from jsproto_io._threads.reentry import InterruptingVerbError, Wakeup, new_locks
 from jsproto_io.sync import connect
 from tests.drivers.test_facade import unique
+from tests.marks import promise
 
 pytestmark = pytest.mark.server
 
@@ -58,6 +59,7 @@ def interrupted_at(step: int, handler: Callable[[], object]) -> Iterator[list[Ba
         sys.settrace(None)
 
 
+@promise("On threads a signal handler may call `nc.drain()`, `nc.close()` and `sub.drain()`.")
 @MODES
 @pytest.mark.parametrize("verb", ["publish", "flush", "request", "unsubscribe", "sub.drain"])
 def test_a_verb_at_each_line_of_another(server: Any, reader_thread: bool, verb: str) -> None:
@@ -93,6 +95,7 @@ def test_a_verb_at_each_line_of_another(server: Any, reader_thread: bool, verb: 
             assert set(results) <= {"NoneType", "InterruptingVerbError"}
 
 
+@promise("On threads a signal handler may call `nc.drain()`, `nc.close()` and `sub.drain()`.")
 @MODES
 @pytest.mark.parametrize("verb", ["drain", "close"])
 def test_the_end_at_each_line_of_another_verb(server: Any, reader_thread: bool, verb: str) -> None:
@@ -199,6 +202,7 @@ finally:
 """
 
 
+@promise("On threads a signal handler may call `nc.drain()`, `nc.close()` and `sub.drain()`.")
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["nc.drain", "sub.drain", "nc.close"])
 def test_a_worker_ends_by_its_handler_of_sigterm(server: Any, verb: str, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests import servers
 from tests.drivers.conftest import DRIVERS, LIMIT, PATIENCE, Connect
 from tests.drivers.test_facade import make_stream
 from tests.drivers.test_reconnect import run, until
+from tests.marks import promise
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -53,6 +54,7 @@ def lame_server() -> Iterator[NatsServer]:
 # -- the first connection ----------------------------------------------------------------------------------------------
 
 
+@promise("`connect` waits for a server, with the same attempts and pauses")
 async def test_connect_waits_for_a_server(own_server: NatsServer, connect: Connect) -> None:
     await run(own_server.stop)
     ready = anyio.Event()
@@ -75,6 +77,7 @@ async def test_connect_waits_for_a_server(own_server: NatsServer, connect: Conne
     assert ready.is_set()
 
 
+@promise("`connect` waits for a server, with the same attempts and pauses")
 async def test_connect_waits_no_longer_than_it_may(closed_port: int, connect: Connect) -> None:
     url = f"nats://127.0.0.1:{closed_port}"
     with pytest.raises(NoServersError, match=r"Connection refused \(\d+ times\); .*first connection is over$"):
@@ -97,6 +100,7 @@ async def test_a_connect_that_waits_can_be_cancelled(closed_port: int, driver: s
     assert scope.cancelled_caught
 
 
+@promise("So do credentials that were refused twice by one server.")
 async def test_credentials_that_are_refused_end_the_wait(connect: Connect) -> None:
     options: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": SOON, "token": "wrong"}
     with (
@@ -110,6 +114,7 @@ async def test_credentials_that_are_refused_end_the_wait(connect: Connect) -> No
 # -- force_reconnect ---------------------------------------------------------------------------------------------------
 
 
+@promise("to the next server, or to the same if there is one alone")
 async def test_a_link_is_left(own_server: NatsServer, other_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []
     urls = [own_server.url, other_server.url]
@@ -130,6 +135,7 @@ async def test_a_link_is_left(own_server: NatsServer, other_server: NatsServer, 
         ] * 3
 
 
+@promise("to the next server, or to the same if there is one alone")
 async def test_requests_under_way_fail_when_the_link_is_left(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url) as nc:
         service = await nc.subscribe("service")
@@ -169,6 +175,7 @@ async def test_a_link_without_a_next_one_is_not_left(server: Any, connect: Conne
 # -- lame-duck mode ----------------------------------------------------------------------------------------------------
 
 
+@promise("If there is another server, the connection moves there at a moment when no request")
 @READ
 async def test_a_server_that_goes_is_left(lame_server: NatsServer, other_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []
@@ -198,6 +205,7 @@ async def test_a_server_that_goes_is_left(lame_server: NatsServer, other_server:
     assert str(lost.error) == "this side left the link: the server is in lame duck mode"
 
 
+@promise("If there is another server, the connection moves there at a moment when no request")
 @READ
 async def test_the_only_server_is_not_left(lame_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []

@@ -22,6 +22,7 @@ from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from tests.drivers.fake import FakeServer, Peer, ack
 from tests.drivers.test_reconnect import until
+from tests.marks import known_fault
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +43,7 @@ def serve(peer: Peer) -> None:
     peer.serve()
 
 
+@known_fault("cancelling a fetch, or a wait for a message, loses messages")
 async def test_cancelled_waits_lose_no_message(server: Any, connect: Any) -> None:
     """Waits are given up at every turn while messages come in. Each message is taken exactly once."""
     async with connect(server.url) as nc, connect(server.url) as other:
@@ -73,6 +75,7 @@ async def test_cancelled_waits_lose_no_message(server: Any, connect: Any) -> Non
     assert got == list(range(500))
 
 
+@known_fault("cancelling loses messages, or leaves acknowledgements hanging")
 async def test_a_cancelled_request_hurts_nobody(connect: Any) -> None:
     def script(peer: Peer) -> None:
         peer.handshake()
@@ -93,6 +96,7 @@ async def test_a_cancelled_request_hurts_nobody(connect: Any) -> None:
             assert (await nc.request("a", b"wanted")).data == b"wanted"
 
 
+@known_fault("cancelling loses messages, or leaves acknowledgements hanging")
 async def test_cancelling_a_publisher_cuts_no_message(connect: Any) -> None:
     """A task is cancelled while the socket takes nothing. The server then reads whole messages."""
     go = threading.Event()
@@ -198,6 +202,7 @@ async def test_others_have_their_turn_while_a_task_publishes_without_end(connect
             tasks.cancel_scope.cancel()
 
 
+@known_fault("cancelling loses messages, or leaves acknowledgements hanging")
 async def test_a_batch_survives_a_wait_that_was_given_up(connect: Any) -> None:
     """The window is closed and the task gives up. The next one continues there."""
     go = threading.Event()

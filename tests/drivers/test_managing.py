@@ -31,6 +31,7 @@ from tests import servers
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all, unique
 from tests.drivers.test_reprs import shown
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +56,7 @@ async def left(js: Any, name: str) -> list[int]:
 # -- lists -------------------------------------------------------------------------------------------------------------
 
 
+@promise("`stream_names`, `consumer_names` and `stream_subjects` return all pages at once.")
 async def test_more_streams_than_fit_a_page(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, top = nc.jetstream(), unique("L")
@@ -77,6 +79,7 @@ async def test_more_streams_than_fit_a_page(server: Any, connect: Connect) -> No
             await js.delete_stream(name)
 
 
+@promise("`streams` and `consumers` are iterators, which fetch the next page as it is taken.")
 async def test_a_list_that_is_left_asks_for_no_more(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -119,6 +122,7 @@ async def test_subjects_with_counts(server: Any, connect: Connect) -> None:
             await js.stream_subjects("NONE")
 
 
+@promise("`stream_names`, `consumer_names` and `stream_subjects` return all pages at once.")
 @pytest.mark.slow
 async def test_more_subjects_than_fit_a_page(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
@@ -185,6 +189,7 @@ async def test_deleting_messages(server: Any, connect: Connect, storage: Any) ->
 # -- configurations ----------------------------------------------------------------------------------------------------
 
 
+@promise("and nothing else: max_msgs stays")
 async def test_an_update_changes_only_what_is_named(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, max_msgs=100, metadata={"k": "v"}, duplicate_window=7.000000001, discard="new")
@@ -242,6 +247,7 @@ async def test_a_required_api_level(server: Any, connect: Connect) -> None:
         assert await js.consumer_names(name) == ["D"]
 
 
+@promise("A server that is too old for these options is an `UnsupportedByServerError`.")
 @pytest.mark.server
 @pytest.mark.versions
 async def test_a_release_that_would_pass_over_a_required_level(connect: Connect) -> None:
@@ -359,6 +365,7 @@ async def test_pausing_until_a_moment_or_for_a_while(server: Any, connect: Conne
 # -- what was not found ------------------------------------------------------------------------------------------------
 
 
+@promise("An error names the stream, consumer, subject or message that was not found.")
 async def test_an_error_names_what_was_not_found(server: Any, connect: Connect) -> None:
     async with ten_messages(server, connect) as (js, name):
         subject = f"{name}.none"

@@ -17,6 +17,7 @@ import pytest
 from jsproto.errors import APIError, BatchError, MessageNotFoundError
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import read_all, unique
+from tests.marks import requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +68,7 @@ async def get(js: Any, bucket: str, name: str) -> tuple[dict[str, Any], bytes]:
     return meta, b"".join(chunk.data for chunk in chunks)
 
 
+@requirement(93)
 @pytest.mark.parametrize("allow_batched", [True, False], ids=["fast", "plain"])
 async def test_an_object_is_put_by_fast_ingest_where_its_bucket_allows(
     server: Any, connect: Connect, allow_batched: bool
@@ -81,6 +83,7 @@ async def test_an_object_is_put_by_fast_ingest_where_its_bucket_allows(
         assert len(metas) == 1  # the second rolled up the first
 
 
+@requirement(93)
 @pytest.mark.parametrize(("allow_batched", "error"), [(True, BatchError), (False, APIError)], ids=["fast", "plain"])
 async def test_an_object_that_broke_off_has_no_meta(
     server: Any, connect: Connect, allow_batched: bool, error: type[Exception]

@@ -25,6 +25,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.sourcing import sourcing_consumer
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.test_facade import unique
+from tests.marks import promise
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -136,6 +137,7 @@ async def left_over(nc: Any, name: str, watched: Watched, client: str, had: int)
     return found, more
 
 
+@promise("A `subscribe` that is cancelled")
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("verb", [*VERBS])
 async def test_a_cancelled_verb_leaves_nothing(watched: Watched, anyio_backend: str, verb: str, before: bool) -> None:
@@ -164,6 +166,7 @@ async def test_a_cancelled_verb_leaves_nothing(watched: Watched, anyio_backend: 
         assert number > 1
 
 
+@promise("A `subscribe` that is cancelled")
 @pytest.mark.parametrize("eager", [False, True], ids=["lazy", "eager"])
 @pytest.mark.parametrize("verb", ["push", "queue", "ordered", "pull", "snapshot"])
 def test_a_task_is_cancelled_at_each_turn_of_its_loop(watched: Watched, verb: str, eager: bool) -> None:
@@ -191,6 +194,7 @@ def test_a_task_is_cancelled_at_each_turn_of_its_loop(watched: Watched, verb: st
     asyncio.run(main())
 
 
+@promise("A `subscribe` that is cancelled")
 @pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "no reader"])
 @pytest.mark.parametrize("verb", [*VERBS])
 def test_ctrl_c_leaves_nothing(watched: Watched, verb: str, reader_thread: bool) -> None:

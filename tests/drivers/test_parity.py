@@ -14,6 +14,7 @@ import pytest
 import jsproto_io.asyncio
 import jsproto_io.sync
 import jsproto_io.trio
+from tests.marks import promise
 from tests.tools import generate_blocking
 
 CLASSES = (
@@ -71,6 +72,7 @@ def test_every_module_is_made_or_written_for_both() -> None:
         assert {path.stem for path in folder.glob("*.py")} == {*generate_blocking.MODULES, *by_hand, *alone}
 
 
+@promise("every workflow behaves the same on all of them")
 def test_the_modules_export_the_same() -> None:
     expected = sorted([*CLASSES, "connect"])
     for module in (jsproto_io.sync, *ASYNC):
@@ -86,6 +88,8 @@ def test_connect_is_the_same(module: ModuleType) -> None:
     )
 
 
+@promise("every workflow behaves the same on all of them")
+@promise("On threads the verbs are the same, without `await`.")
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("module", ASYNC, ids=lambda module: module.__name__)
 def test_a_class_is_the_same(module: ModuleType, name: str) -> None:
@@ -103,6 +107,9 @@ def test_a_class_is_the_same(module: ModuleType, name: str) -> None:
         assert described(ours) == described(theirs), f"{name}.{member}"
 
 
+@promise("On asyncio and trio the verbs are the same, with `async` and `await`.")
+@promise("Verbs, parameters and errors are the same, with `async` and `await` on event loops.")
+@promise("On threads the verbs are the same, without `await`.")
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("module", ASYNC, ids=lambda module: module.__name__)
 def test_contexts_and_iterators_match(module: ModuleType, name: str) -> None:

@@ -11,6 +11,7 @@ from jsproto.errors import BatchMessageError, MaxPayloadError, PermissionsViolat
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, rows
+from tests.marks import known_fault, requirement
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -48,6 +49,7 @@ def user(server: NatsServer, name: str) -> str:
     return server.url.replace("//", f"//{name}:{name}@")
 
 
+@known_fault("a violation of permissions is told beside the publish, which waits for its timeout")
 async def test_what_may_not_be_asked_fails_at_once(guarded: NatsServer, connect: Connect) -> None:
     async with connect(user(guarded, "some"), timeout=60) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -125,6 +127,7 @@ async def test_a_batch_that_may_not_hear_and_whose_first_message_is_too_large(
         assert nc.is_connected
 
 
+@requirement(267)
 async def test_consumers_are_permitted_by_what_they_filter(guarded: NatsServer, connect: Connect) -> None:
     async with connect(user(guarded, "all")) as nc:
         await nc.jetstream().create_stream("ORD", subjects=["ord.>", "other.>"])

@@ -29,6 +29,7 @@ from jsproto.grammar.publish_headers import publish_headers
 from jsproto.grammar.trace import TraceIngress, TraceJetStream
 from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.test_facade import make_stream, read_all, unique
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +57,8 @@ async def send(js: Any, path: str, subject: str, payload: bytes = b"", **options
         raise error.__cause__ or error from None
 
 
+@promise("The same keywords go with `publish`")
+@promise("it replaces all of its subject")
 async def test_each_keyword_arrives(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, **FEATURES)
@@ -89,6 +92,7 @@ REFUSED: tuple[tuple[dict[str, Any], type[APIError], str], ...] = (
 )
 
 
+@promise("Impossible values raise `LocalProtocolError`")
 async def test_refusals_are_typed(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -100,6 +104,7 @@ async def test_refusals_are_typed(server: Any, connect: Connect) -> None:
         assert (await js.stream_info(name)).state.last_seq == 0
 
 
+@promise("In an atomic batch there is no `expected_last_msg_id`")
 async def test_the_message_id_of_the_last_message(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -112,6 +117,7 @@ async def test_the_message_id_of_the_last_message(server: Any, connect: Connect)
                 await send(js, path, f"{name}.a", expected_last_msg_id=f"last {path}")
 
 
+@promise("Impossible values raise `LocalProtocolError`")
 async def test_bad_values_are_refused_and_nothing_is_sent(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, **FEATURES)
@@ -132,6 +138,8 @@ async def test_bad_values_are_refused_and_nothing_is_sent(server: Any, connect: 
 # -- schedules ---------------------------------------------------------------------------------------------------------
 
 
+@promise("The same keywords go with `publish`")
+@promise("the same again and again")
 async def test_schedules_publish(server: Any, connect: Connect) -> None:
     when: dict[str, Any] = {"at": 0, "delay": 0, "every": 1, "cron": "* * * * * *"}
     async with connect(server.url) as nc:
@@ -169,6 +177,7 @@ async def test_a_schedule_with_a_source_in_a_time_zone(server: Any, connect: Con
             await js.publish(f"{name}.later", cron="@daily", target=f"{name}.t", time_zone="Nowhere")
 
 
+@promise("Impossible values raise `LocalProtocolError`")
 async def test_schedules_that_cannot_be(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -191,6 +200,7 @@ async def test_schedules_that_cannot_be(server: Any, connect: Connect) -> None:
 # -- counters ----------------------------------------------------------------------------------------------------------
 
 
+@promise("The same keywords go with `publish`")
 async def test_increments_on_each_path(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True, allow_msg_counter=True)
@@ -207,6 +217,7 @@ async def test_increments_on_each_path(server: Any, connect: Connect) -> None:
                 await send(js, path, subject)
 
 
+@promise("the message is stored once within `duplicate_window`")
 async def test_counters(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_msg_counter=True)
@@ -258,6 +269,7 @@ async def test_a_counter_that_sums_its_sources(server: Any, connect: Connect) ->
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 
+@promise("The same keywords go with `publish`")
 async def test_a_trace_of_a_message(server: Any, connect: Connect) -> None:
     async with connect(server.url, name="app") as nc:
         js, name = await make_stream(nc, **FEATURES)
@@ -278,6 +290,7 @@ async def test_a_trace_of_a_message(server: Any, connect: Connect) -> None:
             assert f"  stream {name}: stored as {name}.a" in str(trace).splitlines()
 
 
+@promise("In an atomic batch there is no `expected_last_msg_id`")
 async def test_of_an_atomic_batch_the_commit_is_reported(server: Any, connect: Connect) -> None:
     """FACTS.md F16.1."""
     async with connect(server.url) as nc:
@@ -306,6 +319,7 @@ async def test_a_message_that_is_only_traced(server: Any, connect: Connect) -> N
 # -- messages that no stream takes -------------------------------------------------------------------------------------
 
 
+@promise("A message that no stream takes")
 async def test_a_message_is_sent_again_until_its_stream_is_there(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js = nc.jetstream(retry_attempts=-1, retry_wait=0.01, timeout=PATIENCE / 4)

@@ -23,6 +23,7 @@ from jsproto.wire.frames import Pub
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_facade import make_stream, read_all, unique
+from tests.marks import known_fault, promise, requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +54,7 @@ async def test_large_messages_go_through_a_small_window_and_a_small_buffer(serve
         assert (await js.stream_info(name)).state.messages == 100
 
 
+@known_fault("errors of asynchronous publishes are lost")
 async def test_messages_that_fail_are_handed_back_at_the_flush(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -78,6 +80,7 @@ async def test_messages_that_fail_are_handed_back_at_the_flush(server: Any, conn
             assert isinstance(error, NoStreamResponseError)
 
 
+@known_fault("errors of asynchronous publishes are lost")
 async def test_leaving_the_block_tells_of_failures_but_not_over_an_error(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js = nc.jetstream()
@@ -175,6 +178,7 @@ async def test_each_message_has_its_own_acknowledgement(server: Any, connect: Co
         assert [(ack.stream, ack.seq) for ack in acks] == [(name, n + 1) for n in range(50)]
 
 
+@known_fault("a server's error never reaches the future of publish_async")
 async def test_one_at_a_time(server: Any, connect: Connect) -> None:
     async with connect(server.url, linger=30.0) as nc:  # waiting for an answer pushes the message out
         js, name = await make_stream(nc)
@@ -204,6 +208,8 @@ async def test_a_promise_can_be_awaited(server: Any, connect: Connect, driver: s
         assert (await pending).seq == 1
 
 
+@promise("Raises, with nothing sent: TimeoutError: there was no room within ``wait_stall``.")
+@promise("TimeoutError: there was no room within ``wait_stall``. Nothing was sent.")
 async def test_no_room_and_no_answers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         silent = unique("silent")
@@ -222,6 +228,8 @@ async def test_no_room_and_no_answers(server: Any, connect: Connect) -> None:
         assert listener.subject == silent
 
 
+@promise("Wait until every message of ``publish_async()`` is acknowledged or has failed.")
+@known_fault("closing hangs, or hangs who publishes")
 async def test_promises_end_with_the_connection(server: Any, connect: Connect) -> None:
     async with connect(server.url, max_reconnect_attempts=0) as nc:
         silent = unique("silent")
@@ -239,6 +247,7 @@ async def test_promises_end_with_the_connection(server: Any, connect: Connect) -
 # -- one that is waited for, one that is not stored -------------------------------------------------------------------
 
 
+@known_fault("cancelling loses messages, or leaves acknowledgements hanging")
 async def test_a_publish_that_is_given_up_hurts_nobody(connect: Connect) -> None:
     """It may be stored all the same. No other message takes its late answer."""
     given_up = [threading.Event() for _ in range(20)]
@@ -271,6 +280,7 @@ async def test_a_publish_that_is_given_up_hurts_nobody(connect: Connect) -> None
     assert stored == [b"%d" % (n // 2) for n in range(40)]
 
 
+@known_fault("where a ping goes, and that the caller may send one")
 async def test_a_ping_goes_where_the_batch_began(server: Any, connect: Connect) -> None:
     """Any subject of the stream would do. It carries the highest sequence and is not stored."""
     async with connect(server.url) as nc:
@@ -298,6 +308,8 @@ async def abandon(nc: Any, subject: str, batch_id: str) -> None:
         await nc.publish(subject, headers={"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": sequence})
 
 
+@requirement(97)
+@promise("its publisher may never hear of it")
 async def test_abandoned_batches_are_told(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)

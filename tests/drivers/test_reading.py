@@ -19,6 +19,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import parse_timestamp
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all
+from tests.marks import promise, requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +35,7 @@ def fields(message: StoredMsg) -> tuple[Any, ...]:
     )
 
 
+@requirement(113, 114, 115, 116, 146, 147, 251)
 async def test_one_message(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -85,6 +87,7 @@ async def fill(js: Any, subjects: list[str]) -> None:
         await batch.commit()
 
 
+@requirement(121, 127)
 async def test_from_a_time_on(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -97,6 +100,7 @@ async def test_from_a_time_on(server: Any, connect: Connect) -> None:
         assert (reader.last_seq, reader.num_pending, reader.up_to_seq) == (299, 0, None)
 
 
+@promise("What was deleted inside the range is passed over.")
 async def test_what_limits_dropped(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, max_msgs=50)
@@ -110,6 +114,7 @@ async def test_what_limits_dropped(server: Any, connect: Connect) -> None:
         assert await read_all(js.get_batch(name, seq=81, if_dropped="error")) == []
 
 
+@requirement(130, 133, 135)
 async def test_the_last_messages_of_many_subjects(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -128,6 +133,8 @@ async def test_the_last_messages_of_many_subjects(server: Any, connect: Connect)
                 js.get_last_msgs_for(name, bad)
 
 
+@requirement(134)
+@promise("all subjects, however many, at one sequence")
 async def test_more_subjects_than_a_server_answers_for(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -149,6 +156,7 @@ async def test_more_subjects_than_a_server_answers_for(server: Any, connect: Con
                 await js.snapshot(name, **bad)
 
 
+@promise("The messages as columns instead, up to ``most`` at a time")
 async def test_columns(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)

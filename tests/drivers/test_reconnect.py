@@ -25,6 +25,7 @@ from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect
 from tests.drivers.fake import FakeServer, Peer, ack
+from tests.marks import known_fault, promise
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +51,9 @@ async def make_stream(nc: Any) -> tuple[Any, str]:
 # -- with a real server ------------------------------------------------------------------------------------------------
 
 
+@promise("A connection outlives its links.")
+@promise("Subscriptions go on, and so do readers of Direct Get")
+@known_fault("subscriptions, those for acknowledgements too, are dead after a reconnect")
 async def test_subscriptions_live_on(own_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(own_server.url, event_cb=events.append, reconnect_time_wait=SOON) as nc:
@@ -83,6 +87,8 @@ async def test_subscriptions_live_on(own_server: NatsServer, connect: Connect) -
     assert [type(event) for event in events] == [Connected, Disconnected, Connected, Disconnected]
 
 
+@promise("a message that was under way when the link was lost may be stored or not")
+@promise("Requests and publishes that were under way end with `ConnectionLostError` or `TimeoutError`.")
 async def test_requests_under_way_fail_and_later_ones_are_answered(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         listener = await nc.subscribe("silence")
@@ -104,6 +110,8 @@ async def test_requests_under_way_fail_and_later_ones_are_answered(own_server: N
         assert listener.subject == "silence"
 
 
+@promise("Plain publishes are kept and leave with the next link.")
+@known_fault("what is published meanwhile grows without bound, or vanishes")
 async def test_what_is_published_meanwhile_arrives(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         sub = await nc.subscribe("a")
@@ -119,6 +127,7 @@ async def test_what_is_published_meanwhile_arrives(own_server: NatsServer, conne
         assert [(await sub.next_msg()).data for _ in range(100)] == [b"%d" % number for number in range(100)]
 
 
+@promise("Plain publishes are kept and leave with the next link.")
 async def test_a_server_that_takes_less_gets_what_it_takes(own_server: NatsServer, connect: Connect) -> None:
     """The message after one that is too large is not lost with it, and who sent that one hears of it."""
     events: list[Event] = []
@@ -155,6 +164,10 @@ async def test_a_request_during_the_outage_ends_in_time(own_server: NatsServer, 
             await nc.flush(timeout=0.05)
 
 
+@promise('Atomic batches and lossless fast-ingest batches (`gap="fail"`) end with `BatchLostError`')
+@promise("Another batch begins with `batch.unacknowledged`")
+@promise("The messages that are not known to be stored, in order", of="jsproto_io.sync:FastPublisher")
+@known_fault("messages lost, or blocked, at a reconnect")
 async def test_a_lossless_batch_ends_with_the_link_and_is_published_again(
     own_server: NatsServer, connect: Connect
 ) -> None:
@@ -176,6 +189,8 @@ async def test_a_lossless_batch_ends_with_the_link_and_is_published_again(
         assert [int(message.data) async for message in js.get_batch(name)] == list(range(4_000))
 
 
+@promise('With `gap="ok"` losses are events')
+@promise('With `gap="ok"` a fast-ingest batch asks the server for its position')
 async def test_a_batch_that_may_lose_is_forgotten_by_a_restarted_server(
     own_server: NatsServer, connect: Connect
 ) -> None:
@@ -230,6 +245,7 @@ async def until_lost(nc: Any, sub: Any, url: str) -> None:
     await nc.flush()
 
 
+@known_fault("unclear options and errors of connecting and reconnecting")
 async def test_attempts_come_to_an_end(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, max_reconnect_attempts=3, reconnect_time_wait=SOON) as nc:
         sub = await nc.subscribe("a")
@@ -290,6 +306,7 @@ async def test_a_defect_without_a_link_does_not_keep_it_from_closing(
         await until(lambda: nc.is_closed)
 
 
+@known_fault("closing hangs, or hangs who publishes")
 @pytest.mark.parametrize("pause", [60, 0.001], ids=["pausing", "dialling"])
 async def test_closing_during_the_outage(own_server: NatsServer, connect: Connect, pause: float) -> None:
     """It ends whoever waits, and takes no time."""
@@ -345,6 +362,9 @@ async def test_a_server_that_does_not_answer_is_passed_over(
 # -- with a scripted one -----------------------------------------------------------------------------------------------
 
 
+@promise('With `gap="ok"` losses are events')
+@promise('With `gap="ok"` a fast-ingest batch asks the server for its position')
+@known_fault("subscriptions, those for acknowledgements too, are dead after a reconnect")
 async def test_a_batch_that_may_lose_goes_on(connect: Connect) -> None:
     """The server (one of a cluster, say) still knows it: the answer to a ping on the new link opens the window."""
 
@@ -384,6 +404,7 @@ async def test_a_batch_that_may_lose_goes_on(connect: Connect) -> None:
             assert (await batch.commit()).count == 4
 
 
+@promise("A connection outlives its links.")
 async def test_a_dead_link_is_replaced(connect: Connect) -> None:
     """One that does not answer PINGs, one that talks nonsense: both are closed, and the next one is dialled."""
 

@@ -15,6 +15,7 @@ from jsproto.errors import Error, LocalProtocolError, PermissionsViolationError
 from jsproto.events import ConversationFailed
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
+from tests.marks import promise, requirement
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -132,6 +133,9 @@ def guarded() -> Iterator[NatsServer]:
         yield running
 
 
+@promise("What the user may not do raises `PermissionsViolationError`")
+@promise("That holds for the requests that the library makes by itself")
+@promise("A consumer that may not be acknowledged ends.")
 @pytest.mark.parametrize("question", TABLE)
 async def test_a_refusal_is_heard(guarded: NatsServer, connect: Connect, question: str) -> None:
     user = f"u{[*TABLE].index(question)}"
@@ -143,6 +147,8 @@ async def test_a_refusal_is_heard(guarded: NatsServer, connect: Connect, questio
         assert nc.is_connected
 
 
+@requirement(267)
+@promise("`pull_subscribe_bind` needs no right to look up the consumer.")
 async def test_who_may_only_pull_and_acknowledge(guarded: NatsServer, connect: Connect) -> None:
     async with connect(guarded.url, user="puller", password="p") as nc:
         js = nc.jetstream()

@@ -11,10 +11,13 @@ from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_outage import outage, outcome
 from tests.drivers.test_reconnect import SOON, make_stream
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
 
+@promise("Only a `msg_id` makes it safe to publish it again")
+@promise("Only a `msg_id` makes it safe to publish them again")
 async def test_what_is_published_again_by_its_id_is_stored_once(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         _, name = await make_stream(nc)

@@ -34,6 +34,7 @@ from jsproto_io.nats_server import NatsServer
 from tests.authority import Key, Operator, is_signed, tls_config
 from tests.drivers.conftest import Connect as Connecting
 from tests.drivers.fake import FakeServer, Peer
+from tests.marks import promise
 
 pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
@@ -137,6 +138,7 @@ async def test_users_of_an_operator_are_known(operated: NatsServer, connect: Con
             assert await name_of(nc) == MEMBER.public
 
 
+@promise("Failures are an `AuthorizationError`, a `TLSError` or a `CredentialsError`.")
 async def test_strangers_are_refused(
     users: NatsServer, operated: NatsServer, connect: Connecting, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,6 +162,7 @@ async def test_strangers_are_refused(
             assert secret not in shown
 
 
+@promise("Failures are an `AuthorizationError`, a `TLSError` or a `CredentialsError`.")
 async def test_what_cannot_be_read_is_told_at_once(connect: Connecting, closed_port: int) -> None:
     for options in ({"user_credentials": "no/such.creds"}, {"nkeys_seed_str": "SU"}, {"tls": "cert.pem"}):
         with pytest.raises(LocalProtocolError):
@@ -167,6 +170,7 @@ async def test_what_cannot_be_read_is_told_at_once(connect: Connecting, closed_p
                 pass
 
 
+@promise("Files are read again, and the server's nonce is signed, for each link.")
 async def test_a_new_link_signs_again(connect: Connecting) -> None:
     signed: list[tuple[str, dict[str, Any]]] = []
 
@@ -194,6 +198,7 @@ async def test_a_new_link_signs_again(connect: Connecting) -> None:
         assert is_signed(NKEY.public, nonce, fields["sig"])
 
 
+@promise("A server that has refused the credentials twice is not asked a third time")
 async def test_who_is_refused_twice_gives_up(connect: Connecting) -> None:
     def refuse(peer: Peer) -> None:
         peer.info()
@@ -222,6 +227,7 @@ async def test_who_is_refused_twice_gives_up(connect: Connecting) -> None:
 # -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
+@promise("A server that requires TLS gets it. Its certificate must be one that the system trusts")
 async def test_jetstream_inside_tls(secure: NatsServer, connect: Connecting, trusting: ssl.SSLContext) -> None:
     url = secure.url.replace("nats://", f"tls://{TOKEN}@")
     async with connect(url, tls=trusting, connect_timeout=PATIENT, timeout=PATIENT) as nc:
@@ -253,6 +259,10 @@ async def test_other_ways_into_tls(
             await nc.flush(timeout=PATIENT)
 
 
+@promise("`True` requires TLS, `False` forbids it")
+@promise("A server that requires TLS gets it. Its certificate must be one that the system trusts")
+@promise("`tls=True` and the scheme `tls://` refuse a link without TLS.")
+@promise("Failures are an `AuthorizationError`, a `TLSError` or a `CredentialsError`.")
 async def test_tls_that_will_not_do(
     users: NatsServer, secure: NatsServer, mutual: NatsServer, connect: Connecting, trusting: ssl.SSLContext
 ) -> None:

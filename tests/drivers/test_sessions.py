@@ -30,10 +30,12 @@ from tests.drivers.conftest import LIMIT, Connect
 from tests.drivers.fake import FakeServer, Peer, until_the_end
 from tests.drivers.replicated import replicated
 from tests.drivers.test_facade import make_stream, read_all
+from tests.marks import promise, requirement
 
 pytestmark = pytest.mark.anyio
 
 
+@requirement(255, 256)
 async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -107,6 +109,8 @@ async def test_what_a_session_refuses(server: Any, connect: Connect) -> None:
                 session.merge(b"{}")
 
 
+@requirement(257)
+@promise("Outside this guarantee are the newest value of any writer")
 async def test_what_no_server_promises_is_not_pretended(server: Any, connect: Connect) -> None:
     """There are no linearizable reads: who asks for them is told which levels there are."""
     async with connect(server.url) as nc:
@@ -131,6 +135,7 @@ async def test_what_no_server_promises_is_not_pretended(server: Any, connect: Co
                 session.get_last_msgs_for(name, [f"{name}.a"], **level)
 
 
+@requirement(258)
 async def test_the_revisions_of_a_bucket(server: Any, connect: Connect) -> None:
     """A key-value bucket is a stream: a session reads its own puts, and deletions, which are messages."""
     async with connect(server.url) as nc:
@@ -148,6 +153,7 @@ async def test_the_revisions_of_a_bucket(server: Any, connect: Connect) -> None:
             assert (await session.get_last_msg(bucket, key)).headers["KV-Operation"] == "DEL"
 
 
+@requirement(253)
 async def test_a_mirror_can_be_asked(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -159,6 +165,7 @@ async def test_a_mirror_can_be_asked(server: Any, connect: Connect) -> None:
             assert len(await read_all(session.get_batch(name, level="direct"))) == 20
 
 
+@requirement(252)
 async def test_a_lagging_replica_shows_in_plain_reads_only(connect: Connect) -> None:
     replicas = Replicas("s.a", "s.a", positions=(1,))
 
@@ -188,6 +195,7 @@ async def reach(nc: Any) -> None:
             return
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again.")
 @pytest.mark.server
 async def test_a_token_of_a_store_that_was_restored(
     connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -233,6 +241,8 @@ async def test_a_token_of_a_store_that_was_restored(
                 await session.close()
 
 
+@requirement(243, 244, 247, 248)
+@promise("The mode cannot be switched on or off later")
 async def test_asynchronous_persistence_is_warned_of(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -256,6 +266,8 @@ async def test_asynchronous_persistence_is_warned_of(server: Any, connect: Conne
         await js.delete_stream(f"{name}P")
 
 
+@requirement(243)
+@promise("it would refuse the field, or drop it silently")
 async def test_older_servers_would_drop_the_persist_mode(connect: Connect) -> None:
     @until_the_end
     def script(peer: Peer) -> None:

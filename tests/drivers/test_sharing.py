@@ -11,6 +11,7 @@ import pytest
 
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +36,8 @@ async def read_all(reader: Any) -> list[int]:
     return [message.seq async for message in reader]
 
 
+@promise("A connection, and everything made from it, may be used by many threads at once")
+@promise("Wait until every message has its acknowledgement or has failed.")
 async def test_many_publish_by_one_publisher(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -102,6 +105,7 @@ async def test_many_read_what_they_wrote_in_one_session(server: Any, connect: Co
             assert await read_all(session.get_batch(name)) == [*range(1, MANY * EACH + 1)]
 
 
+@promise("The stream sequences of what it acknowledges, in order")
 async def test_many_make_snapshots_and_batches(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -115,6 +119,8 @@ async def test_many_make_snapshots_and_batches(server: Any, connect: Connect) ->
         await at_once(work)
 
 
+@promise("The first `ack`, `nak` or `term` settles a message, and the rest are ignored.")
+@promise("The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently.")
 async def test_one_of_many_settles_a_message(server: Any, connect: Connect) -> None:
     """The first who does settles it: it is acknowledged, wanted again, or given up, and one of these alone."""
     async with connect(server.url) as nc:
@@ -134,6 +140,8 @@ async def test_one_of_many_settles_a_message(server: Any, connect: Connect) -> N
             assert info.delivered.consumer_seq == 10
 
 
+@promise("asking again (after a wait that was given up) gives the same answer")
+@promise("None: nothing more is stored, and asking again (after a wait that was given up) gives the same answer")
 async def test_many_end_what_one_has_ended(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)

@@ -25,6 +25,7 @@ from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_subscribing import PATIENCE, create, fill
 from tests.grammar.test_sources import INCOMPLETE
 from tests.grammar.test_sourcing import REFUSED
+from tests.marks import promise, requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +43,7 @@ async def copies(js: Any, name: str, to: str) -> dict[str, Any]:
     return {"name": name, "consumer": {"name": "D", "deliver_subject": to}}
 
 
+@requirement(158, 165)
 async def test_a_work_queue_moves_by_a_durable_source(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -68,6 +70,7 @@ async def test_a_work_queue_moves_by_a_durable_source(server: Any, connect: Conn
         await js.delete_stream(copy)
 
 
+@requirement(164, 166)
 async def test_a_source_whose_consumer_acknowledges_otherwise_says_so(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -81,6 +84,7 @@ async def test_a_source_whose_consumer_acknowledges_otherwise_says_so(server: An
         await js.delete_stream(copy)
 
 
+@requirement(157, 160)
 async def test_servers_refuse_what_is_refused_before(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -106,6 +110,7 @@ async def test_servers_refuse_what_is_refused_before(server: Any, connect: Conne
         assert await js.consumer_names(name) == []
 
 
+@requirement(159)
 async def test_server_managed_is_refused_with_what_to_do(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -114,6 +119,7 @@ async def test_server_managed_is_refused_with_what_to_do(server: Any, connect: C
             await js.create_stream(copy, sources=[{"name": name, "consumer": {"name": "D", "server_managed": True}}])
 
 
+@requirement(161)
 async def test_what_a_sourcing_consumer_may_have(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -171,6 +177,7 @@ async def take(source: Any, stored: list[int], until: int) -> None:
         await source.confirm(messages[-1].metadata.sequence.stream)
 
 
+@promise("What is not confirmed comes again the next time")
 async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -195,6 +202,7 @@ async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, 
         assert identity
 
 
+@promise("What is not confirmed comes again the next time")
 async def test_what_was_not_confirmed_comes_again(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")

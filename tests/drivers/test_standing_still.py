@@ -22,12 +22,14 @@ from jsproto.ticket import Ticket
 from jsproto_io._aio.trio_link import TcpLink
 from tests.drivers import standing_still
 from tests.drivers.conftest import LIMIT, PATIENCE, Connect, limited
+from tests.marks import promise
 
 THREADED = ("sync", "sync-no-reader")
 READS, BIG = 6, 100_000  # messages, and bytes of each: more than one read
 FLOOD, SIZE = 3, 16_384  # messages, and bytes of each: a socket holds that much, before its window has grown
 
 
+@promise("A program that was stopped, as by Ctrl-Z")
 @pytest.mark.parametrize("after", [0.01, 0.5])
 def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) -> None:
     """It goes on so many seconds ``after`` its limit. Before the answer other messages wait in the socket."""
@@ -69,6 +71,7 @@ def test_what_came_meanwhile_is_in_time(server: Any, driver: str, after: float) 
             assert said(program) == f"fetched {2 * FLOOD}"
 
 
+@promise("A program that was stopped, as by Ctrl-Z")
 @pytest.mark.anyio
 async def test_what_came_before_the_wait_is_in_time(
     server: Any, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch

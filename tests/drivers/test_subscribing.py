@@ -50,6 +50,7 @@ from tests import volumes
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_reconnect import run
+from tests.marks import known_fault, promise, requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +87,7 @@ async def until(condition: Any) -> None:
 # -- messages and the end ----------------------------------------------------------------------------------------------
 
 
+@requirement(180)
 async def test_an_iterator_gives_messages_until_it_is_drained(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -107,6 +109,9 @@ async def test_an_iterator_gives_messages_until_it_is_drained(server: Any, conne
         assert await consumers(nc, name) == []
 
 
+@requirement(204)
+@promise("`drain` delivers what is buffered first")
+@known_fault("a drain hangs, or loses what is buffered")
 async def test_draining_delivers_what_is_buffered_and_then_deletes_the_consumer(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -125,6 +130,8 @@ async def test_draining_delivers_what_is_buffered_and_then_deletes_the_consumer(
             await subscription.next_msg()
 
 
+@requirement(200)
+@promise("The end of a subscription deletes the consumer that it created")
 async def test_unsubscribing_deletes_what_the_subscription_created(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -142,6 +149,8 @@ async def test_unsubscribing_deletes_what_the_subscription_created(server: Any, 
         await gone.unsubscribe()
 
 
+@requirement(180)
+@promise("acknowledged as the callbacks return")
 async def test_a_callback_gets_the_same_and_acknowledges_by_returning(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -198,6 +207,7 @@ async def test_a_coroutine_function_is_a_callback_too(server: Any, connect: Conn
         assert got == list(range(10))
 
 
+@known_fault("a drain hangs, or loses what is buffered")
 async def test_closing_the_connection_ends_callbacks(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -221,6 +231,7 @@ def slow(driver: str, seconds: float, got: list[int]) -> Any:
     return threaded if driver.startswith("sync") else looping
 
 
+@promise("`drain` delivers what is buffered first")
 async def test_draining_the_connection_waits_for_callbacks(server: Any, connect: Connect, driver: str) -> None:
     events: list[Event] = []
     async with connect(server.url) as other:
@@ -254,6 +265,8 @@ async def test_a_callback_gets_nothing_after_the_end(server: Any, connect: Conne
     assert len([event for event in events if isinstance(event, CallbackFailed)]) <= 1  # the one that was under way
 
 
+@requirement(180, 201)
+@promise("The end of a subscription deletes the consumer that it created")
 async def test_members_of_a_queue_group_share_one_consumer(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -274,6 +287,7 @@ async def test_members_of_a_queue_group_share_one_consumer(server: Any, connect:
         assert await consumers(nc, name) == ["Q"]
 
 
+@known_fault("cancelling a fetch, or a wait for a message, loses messages")
 async def test_waiting_for_a_message_has_its_time(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -287,6 +301,8 @@ async def test_waiting_for_a_message_has_its_time(server: Any, connect: Connect)
 # -- what does not fit -------------------------------------------------------------------------------------------------
 
 
+@requirement(188, 195)
+@promise("An existing consumer is never changed.")
 async def test_a_consumer_that_does_not_fit_is_refused_with_the_reason(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -329,6 +345,7 @@ async def test_a_consumer_acknowledged_by_flow_control_is_not_subscribed_to(serv
                 await js.subscribe(f"{name}.a", **keywords)
 
 
+@requirement(184)
 async def test_what_is_not_there(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -380,6 +397,8 @@ async def test_what_cannot_be_is_refused_before_anything_is_sent(
 # -- statuses ----------------------------------------------------------------------------------------------------------
 
 
+@requirement(225)
+@promise("When it was deleted, each of its subscriptions ends with `ConsumerNotFoundError`.")
 async def test_a_consumer_that_is_deleted_ends_its_subscription(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -395,6 +414,8 @@ async def test_a_consumer_that_is_deleted_ends_its_subscription(server: Any, con
         assert {event.consumer for event in silent} == {subscription.consumer, served.consumer}
 
 
+@promise("When it was deleted, each of its subscriptions ends with `ConsumerNotFoundError`.")
+@known_fault("whoever waits for a consumer that is not there waits for ever, or for long")
 async def test_members_of_a_queue_group_notice_that_their_consumer_is_deleted(
     server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +431,7 @@ async def test_members_of_a_queue_group_notice_that_their_consumer_is_deleted(
         assert not [event for event in events if isinstance(event, ConsumerSilent)]
 
 
+@requirement(232)
 async def test_flow_control_lets_a_large_stream_through_a_small_buffer(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -421,6 +443,7 @@ async def test_flow_control_lets_a_large_stream_through_a_small_buffer(server: A
         await subscription.unsubscribe()
 
 
+@requirement(222)
 async def test_raw_statuses_are_messages(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -430,6 +453,8 @@ async def test_raw_statuses_are_messages(server: Any, connect: Connect) -> None:
             assert status.headers["Nats-Last-Consumer"] == "0"
 
 
+@promise("A subscriber that is pushed more than `pending_msgs_limit`")
+@known_fault("slow consumers are counted wrongly, or not told")
 async def test_a_slow_application_is_told_and_what_it_lost_comes_again(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -485,6 +510,9 @@ async def test_an_ordered_subscription_starts_where_it_is_told_to(server: Any, c
             assert await take(subscription, 3) == [10, 11, 12]
 
 
+@promise("every message once and in order, as long as the stream holds it. What limits took is told")
+@promise("every message once and in order, as long as the stream holds it until its turn")
+@known_fault("an ordered consumer stalls, or makes one consumer after the other without end")
 async def test_an_ordered_subscription_survives_what_others_do_to_its_consumer(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -502,6 +530,7 @@ async def test_an_ordered_subscription_survives_what_others_do_to_its_consumer(s
         await subscription.unsubscribe()
 
 
+@promise("A stream that was deleted and created again is read from its first message (event `StreamRecreated`)")
 @pytest.mark.parametrize(("policy", "again"), [("all", 50), ("new", 5)])  # more than were read, and less
 async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning(
     server: Any, connect: Connect, policy: Any, again: int
@@ -520,6 +549,7 @@ async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_i
     assert [event for event in events if isinstance(event, StreamRecreated)] == [StreamRecreated(name, 20)]
 
 
+@promise("is read on from the first message that is newer than the last one read (event `StreamRolledBack`)")
 async def test_an_ordered_subscription_reads_on_in_a_stream_that_came_back_shorter(
     server_for: Any, connect: Connect
 ) -> None:
@@ -544,6 +574,10 @@ async def test_an_ordered_subscription_reads_on_in_a_stream_that_came_back_short
     assert StreamRolledBack(name, 60) in events
 
 
+@promise("every message once and in order, as long as the stream holds it. What limits took is told")
+@promise("every message once and in order, as long as the stream holds it until its turn")
+@promise("What limits or a purge took before its turn is the event `MessagesMissed`")
+@promise("ordered: every message once and in order")
 @pytest.mark.parametrize("if_missed", ["tell", "error"])
 async def test_an_ordered_subscription_tells_what_was_dropped_before_its_turn(
     server: Any, connect: Connect, if_missed: Any
@@ -577,6 +611,7 @@ async def test_an_ordered_subscription_needs_a_stream_that_keeps_what_it_sends(s
         assert await consumers(nc, name) == []
 
 
+@promise("An ordered reader pauses instead.")
 async def test_an_ordered_subscription_keeps_a_small_buffer_and_loses_nothing(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -596,6 +631,8 @@ async def test_an_ordered_subscription_ends_with_its_stream(server: Any, connect
             await subscription.next_msg(timeout=PATIENCE)
 
 
+@promise("Subscriptions go on, and so do readers of Direct Get")
+@known_fault("subscriptions, those for acknowledgements too, are dead after a reconnect")
 async def test_subscriptions_go_on_after_a_lost_link(server_for: Any, connect: Connect) -> None:
     events: list[Event] = []
     server = server_for()
@@ -619,6 +656,7 @@ async def test_subscriptions_go_on_after_a_lost_link(server_for: Any, connect: C
         assert set(await take(plain, 100)) == set(range(100, 200))
 
 
+@known_fault("a drain hangs, or loses what is buffered")
 async def test_draining_the_connection_deletes_consumers(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:

@@ -29,6 +29,7 @@ from jsproto_io._threads.sockets import TcpSocket
 from jsproto_io.sync import Connection, FastPublisher, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer, ack
+from tests.marks import known_fault, promise
 
 # Python swallows a signal that strikes in the callback of a weak reference, say of a thread that has ended.
 SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -62,6 +63,8 @@ def serve(peer: Peer) -> None:
 # -- many threads ------------------------------------------------------------------------------------------------------
 
 
+@promise("A connection, and everything made from it, may be used by many threads at once")
+@known_fault("threads and event loops get in each other's way")
 @MODES
 def test_threads_share_a_connection(server: Any, reader_thread: bool) -> None:
     with connect(server.url, reader_thread=reader_thread) as nc, connect(server.url) as answerer:
@@ -86,6 +89,8 @@ def test_threads_share_a_connection(server: Any, reader_thread: bool) -> None:
         assert not thread.is_alive()
 
 
+@promise("A connection, and everything made from it, may be used by many threads at once")
+@known_fault("threads and event loops get in each other's way")
 @MODES
 def test_threads_share_a_batch(server: Any, reader_thread: bool) -> None:
     with connect(server.url, reader_thread=reader_thread) as nc:
@@ -196,6 +201,7 @@ def test_close_ends_the_waits_of_other_threads(reader_thread: bool) -> None:
         assert nc._thread is None or not nc._thread.is_alive()
 
 
+@promise("A connection, and everything made from it, may be used by many threads at once")
 @MODES
 def test_threads_may_close_at_once(reader_thread: bool) -> None:
     with FakeServer(serve) as server:
@@ -294,6 +300,7 @@ def test_a_batch_that_breaks_before_its_commit_says_why(monkeypatch: pytest.Monk
             batch.commit()
 
 
+@known_fault("no client for threads")
 def test_a_connection_works_without_with(server: Any) -> None:
     nc = connect(server.url)
     assert nc.flush() >= 0
@@ -312,6 +319,7 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@promise("Ctrl-C during a wait leaves the connection usable.")
 @MODES
 @SWALLOWED
 @pytest.mark.parametrize("parked", [False, True], ids=["leader", "parked"])
@@ -341,6 +349,7 @@ def test_ctrl_c_during_a_wait_changes_nothing(
             nc.close()
 
 
+@promise("Ctrl-C during a wait leaves the connection usable.")
 @MODES
 def test_ctrl_c_strikes_when_the_state_is_whole(
     server: Any, reader_thread: bool, monkeypatch: pytest.MonkeyPatch
@@ -377,6 +386,7 @@ def strike_sleeping(thread: int, noticed: threading.Event) -> None:
         signal.pthread_kill(thread, signal.SIGINT)
 
 
+@promise("Ctrl-C during a wait leaves the connection usable.")
 @SWALLOWED
 def test_ctrl_c_ends_a_wait_that_was_the_leader_until_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leadership, "GRACE", 30.0)  # it is the reader's turn only when it is called
@@ -445,6 +455,7 @@ class OfAHandler(Exception):
     """What an application's own handler of a signal raises."""
 
 
+@promise("Ctrl-C during a wait leaves the connection usable.")
 @MODES
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, OfAHandler, builtins.TimeoutError, SystemExit])
 def test_what_a_signal_s_handler_raises_while_bytes_leave_loses_none(
@@ -505,6 +516,7 @@ def test_a_handler_s_timeout_before_bytes_leave_is_none_of_the_socket_s(
         assert sub.next_msg(timeout=5).data == b"x"
 
 
+@promise("Ctrl-C during a wait leaves the connection usable.")
 @MODES
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, OfAHandler, builtins.TimeoutError])
 def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
@@ -536,6 +548,7 @@ def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
         assert [sub.next_msg().data for _ in range(count)] == [b"x"] * count
 
 
+@promise("In other verbs Ctrl-C may interrupt a change of state.")
 def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -551,6 +564,7 @@ def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
             nc.flush()
 
 
+@promise("In other verbs Ctrl-C may interrupt a change of state.")
 def test_a_handler_that_raises_again_and_again_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -623,6 +637,7 @@ def test_a_handler_that_was_set_during_a_wait_stays(
     assert signal.default_int_handler not in seen
 
 
+@promise("In other verbs Ctrl-C may interrupt a change of state.")
 @MODES
 def test_ctrl_c_inside_a_change_of_state_ends_the_connection(
     reader_thread: bool, monkeypatch: pytest.MonkeyPatch
@@ -749,6 +764,7 @@ def test_connected_is_told_from_the_thread_that_connects() -> None:
         assert seen == [(Connected, threading.main_thread().name)]
 
 
+@promise("A connection, and everything made from it, may be used by many threads at once")
 @MODES
 def test_threads_share_a_reader(server: Any, reader_thread: bool) -> None:
     interval = sys.getswitchinterval()

@@ -19,6 +19,7 @@ from tests.drivers.conftest import Connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_outage import lose
 from tests.drivers.test_reconnect import make_stream, until
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +81,9 @@ async def without_link(connect: Connect, size: int) -> AsyncIterator[Any]:
             yield nc
 
 
+@promise("Raises, with nothing sent: TimeoutError: there was no room within ``wait_stall``.")
+@promise("Every verb raises, besides what it lists itself")
+@promise("TimeoutError: there was no room within ``wait_stall``. Nothing was sent.")
 @pytest.mark.parametrize("size", [0, ROOM * 2 // 3, 2 * ROOM], ids=["empty", "congested", "full"])
 async def test_without_a_link(connect: Connect, size: int) -> None:
     async with without_link(connect, size) as nc:
@@ -92,6 +96,7 @@ async def test_without_a_link(connect: Connect, size: int) -> None:
                 await verb(nc, js)
 
 
+@promise("Every verb raises, besides what it lists itself")
 @pytest.mark.parametrize("name", ["request", "publish", "stream_info"])
 async def test_a_server_that_takes_nothing(connect: Connect, name: str) -> None:
     over = threading.Event()

@@ -17,6 +17,7 @@ from jsproto.events import Disconnected
 from jsproto.wire.encoder import PONG, encode_info, encode_msg
 from jsproto_io._state.tls import SecureSession
 from tests.harness import INFO, TOKEN
+from tests.marks import promise
 
 SECRET = "s3cret"
 BIG = b"big" * 100_000
@@ -126,6 +127,7 @@ def test_everything_is_inside_tls(trusting: ssl.SSLContext, served: ssl.SSLConte
         assert secret.encode() not in peer.raw
 
 
+@promise("A server that requires TLS gets it. Its certificate must be one that the system trusts")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -157,6 +159,7 @@ def test_a_server_that_talks_no_tls(trusting: ssl.SSLContext, served: ssl.SSLCon
     assert isinstance(error_of(session), ConnectionLostError)
 
 
+@promise("A server that requires TLS gets it. Its certificate must be one that the system trusts")
 def test_each_link_has_its_own_tls(trusting: ssl.SSLContext, served: ssl.SSLContext) -> None:
     session = dialled(tls=trusting, max_reconnect_attempts=5)
     for _ in range(2):

@@ -12,6 +12,7 @@ from jsproto.grammar.headers import Headers, last_value
 from jsproto.grammar.stored import ENDING, StoredMsg, next_sequences, paging
 from jsproto.grammar.times import parse_timestamp
 from tests.grammar.generated import block, pages
+from tests.marks import promise
 
 TIME = "2026-11-20T20:36:46.910548879Z"
 
@@ -212,6 +213,7 @@ def test_a_block_that_ends_before_the_part_of_the_server() -> None:
     assert page(whole[:at], whole[at:] + whole.replace(b"Sequence: 1", b"Sequence: 2")) is None
 
 
+@promise("The messages as columns instead, up to ``most`` at a time")
 @given(st.lists(st.tuples(users, st.sampled_from([1, 1, 1, 1, 3, 0])), min_size=1, max_size=5), st.integers(0, 2))
 def test_a_page_in_columns_is_what_it_is_message_by_message(stored: list[tuple[bytes, int]], previous: int) -> None:
     blocks, seq = [], 0

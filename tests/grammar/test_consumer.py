@@ -24,6 +24,7 @@ from jsproto.grammar.consumer import (
 )
 from jsproto.grammar.sourcing import sourcing_consumer
 from tests.grammar.recorded import messages
+from tests.marks import requirement
 
 # An answer of nats-server 2.15.1, as recorded.
 PINNED: Final = (
@@ -139,6 +140,7 @@ def test_a_pause() -> None:
 # -- what callers write ------------------------------------------------------------------------------------------------
 
 
+@requirement(149)
 def test_every_field_has_an_option() -> None:
     assert set(FULL) == {each.name for each in fields(ConsumerConfig)} == set(ConsumerOptions.__annotations__)
     config = ConsumerConfig.from_options(**FULL)

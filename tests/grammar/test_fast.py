@@ -21,6 +21,7 @@ from jsproto.grammar.fast import (
     parse_fast_reply,
 )
 from tests.grammar.recorded import frames
+from tests.marks import known_fault, requirement
 
 START = FastReply("_INBOX.fi", "u1", 10, "ok", 1, FastOp.START)
 PATTERN, BATCH_ID = FastProblem.PATTERN, FastProblem.BATCH_ID
@@ -36,6 +37,7 @@ def reply(flow: str = "10", gap: str = "ok", sequence: str = "2", operation: str
     return f"_INBOX.fi.{batch_id}.{flow}.{gap}.{sequence}.{operation}.$FI".encode()
 
 
+@requirement(45)
 def test_the_examples_of_the_specification() -> None:
     assert built(START) == b"_INBOX.fi.u1.10.ok.1.0.$FI"
     head = fast_reply_prefix("_INBOX.fi", "u1", 10, "ok")
@@ -90,6 +92,7 @@ def test_sequences_that_are_refused(sequence: str) -> None:
         assert parse_fast_reply(reply(sequence=sequence, operation=operation)) is PATTERN
 
 
+@requirement(52)
 @pytest.mark.parametrize("operation", ["", "5", "9", "10", "x", "-1", "+1", "\u0661", str(2**64), "9" * 5000])
 def test_operations_that_are_refused(operation: str) -> None:
     for sequence in "12":
@@ -113,6 +116,7 @@ FITS = {
 }
 
 
+@requirement(47, 48)
 @pytest.mark.parametrize("operation", FastOp)
 @pytest.mark.parametrize(("index", "sequence"), list(enumerate([1, 2, MAX_BATCH_SEQUENCE])))
 def test_which_operation_fits_which_sequence(operation: FastOp, index: int, sequence: int) -> None:
@@ -125,6 +129,7 @@ def test_which_operation_fits_which_sequence(operation: FastOp, index: int, sequ
         assert parse_fast_reply(subject) is PATTERN
 
 
+@requirement(64)
 @pytest.mark.parametrize("gap", ["", "OK", "okay", "maybe", "Fail", "ok "])
 def test_gap_modes_that_are_refused(gap: GapMode) -> None:
     assert parse_fast_reply(reply(gap=gap)) is PATTERN
@@ -132,6 +137,7 @@ def test_gap_modes_that_are_refused(gap: GapMode) -> None:
         fast_reply_prefix("_INBOX.fi", "u1", 10, gap)
 
 
+@requirement(62)
 @pytest.mark.parametrize("flow", [0, -1, 65536, 1.5, True, "10", None])
 def test_flows_that_are_refused(flow: int) -> None:
     with pytest.raises(LocalProtocolError, match="flow is 1 to 65535"):
@@ -144,6 +150,7 @@ def test_prefixes_that_are_refused(prefix: str) -> None:
         fast_reply_prefix(prefix, "u1", 10, "ok")
 
 
+@requirement(46)
 @pytest.mark.parametrize(
     "batch_id",
     ["", "a.b", "a b", "*", "a*", ">", "a>", "\t", "a\r\n", "\0", "\x01", "\x7f", "\xa0", "\ud800", "x" * 65, "é" * 33],
@@ -167,6 +174,7 @@ def test_batch_ids(batch_id: str) -> None:
     assert parsed.batch_id == batch_id
 
 
+@requirement(46)
 @pytest.mark.parametrize("batch_id", [b"", b"x" * 65, "é".encode() * 33, b"\xff"])
 def test_batch_ids_that_a_server_refuses(batch_id: bytes) -> None:
     assert parse_fast_reply(b"p." + batch_id + b".10.ok.1.0.$FI") is BATCH_ID
@@ -200,6 +208,7 @@ batch_ids = st.text(
 )
 
 
+@requirement(45)
 @given(
     st.lists(tokens, min_size=1, max_size=4),
     batch_ids,
@@ -236,5 +245,7 @@ def test_whatever_arrives_is_sorted(subject: bytes) -> None:
         assert (parsed is None) == (not subject.endswith(b".$FI") or subject == b".$FI")
 
 
+@requirement(83)
+@known_fault("error codes of fast ingest that mean something else by now")
 def test_a_problem_is_the_servers_error_code() -> None:
     assert (int(PATTERN), int(BATCH_ID)) == (10206, 10207)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsproto.errors import NotJSMessageError
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack, jsack_sequences, jsack_times, parse_jsack
 from tests.grammar.recorded import frames
+from tests.marks import requirement
 
 V1 = b"$JS.ACK.S.C.2.3.10.1795207976055523928.7"
 V2 = b"$JS.ACK.hub.szMpdrwD.S.C.2.3.10.1795207976055523928.7"
@@ -49,6 +50,7 @@ def test_times_of_something_else(bad: bytes) -> None:
         jsack_times([V1, bad])
 
 
+@requirement(207)
 def test_version_1() -> None:
     assert parse_jsack(V1) == JSAck(
         domain=None, account_hash=None, stream="S", consumer="C", num_delivered=2,
@@ -57,16 +59,19 @@ def test_version_1() -> None:
     assert jsack_sequences(V1) == (3, 10)
 
 
+@requirement(208)
 def test_version_2() -> None:
     assert parse_jsack(V2) == JSAck("hub", "szMpdrwD", "S", "C", 2, Sequences(3, 10), 1795207976055523928, 7)
     assert jsack_sequences(V2) == (3, 10)
 
 
+@requirement(211)
 def test_underscore_is_no_domain() -> None:
     ack = parse_jsack(b"$JS.ACK._.szMpdrwD.S.P.1.1.1.1795208758232318789.0")
     assert (ack.domain, ack.account_hash) == (None, "szMpdrwD")
 
 
+@requirement(209)
 @pytest.mark.parametrize("more", [b".extra", b".a.b.c", b".", b".\xff", b".12\n"])
 def test_tokens_after_the_eleventh_are_ignored(more: bytes) -> None:
     assert parse_jsack(V2 + more) == parse_jsack(V2)
@@ -87,6 +92,7 @@ def test_every_recorded_one_is_read_and_written_again() -> None:
     assert tokens == {9, 11, 12}
 
 
+@requirement(205, 210)
 @pytest.mark.parametrize(
     "reply",
     [
@@ -124,6 +130,7 @@ NO_NUMBERS = [
 ]
 
 
+@requirement(210)
 @pytest.mark.parametrize("junk", NO_NUMBERS)
 @pytest.mark.parametrize("ack", [V1, V2])
 @pytest.mark.parametrize("place", [-5, -4, -3, -2, -1])

@@ -15,6 +15,7 @@ from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.cron import next_due
 from jsproto.grammar.headers import Headers, encode_headers, first_value
 from jsproto.grammar.publish_headers import NEVER, PublishOptions, check_releases, publish_headers, time_to_live
+from tests.marks import promise
 
 OLD = ServerInfo.from_json(b'{"version":"2.10.29"}')
 NEW = ServerInfo.from_json(b'{"version":"2.15.1"}')
@@ -53,6 +54,7 @@ def test_times_to_live_are_whole_seconds_rounded_up(ttl: Any, written: str) -> N
     assert pairs(ttl=ttl) == [("Nats-TTL", written)]
 
 
+@promise("Raises, with nothing sent: LocalProtocolError")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -131,6 +133,7 @@ def test_servers_that_would_not_heed_a_keyword(options: PublishOptions) -> None:
     assert publish_headers("own", b"", OLD, msg_id="m", ttl=None) == Headers({"Nats-Msg-Id": "m"})
 
 
+@promise("Raises, with nothing sent: LocalProtocolError")
 @pytest.mark.parametrize(
     ("options", "needed"),
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsproto.errors import BadTokenError, LocalProtocolError
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.session_token import MAX_TOKEN, Position, SessionToken
+from tests.marks import promise, requirement
 
 SEQUENCES = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"[A-Za-z0-9_$-]{1,20}", fullmatch=True) | st.sampled_from(["KV_äöü", "日本"])
@@ -55,6 +56,8 @@ def test_it_does_not_change() -> None:
     assert token["S"] == Position(1, 1)
 
 
+@requirement(256)
+@promise("another process goes on from there")
 @given(TOKENS)
 def test_it_survives_its_bytes(token: SessionToken) -> None:
     copy = SessionToken.from_bytes(token.to_bytes())
@@ -76,6 +79,7 @@ def test_tokens_merge_in_any_order(one: SessionToken, two: SessionToken, three: 
                 assert (all_seen.witness or 0) <= (seen.witness or 0)
 
 
+@promise("What was written, and never read, has no witness.")
 def test_what_was_read_has_a_witness() -> None:
     token = SessionToken().after_read("S", 3, 99).after_write("S", 7).after_read("S", 2, 50)
     assert token.seen("S") == StreamPosition("S", 3, None, 99)

@@ -14,6 +14,7 @@ from jsproto.errors import BadSubjectError, LocalProtocolError, RemoteProtocolEr
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.sources import StreamSourceInfo
+from tests.marks import requirement
 
 NAMED = {"name": "Q", "consumer": {"name": "D", "deliver_subject": "to.d"}}
 ERROR = {
@@ -27,6 +28,7 @@ def info(sources: list[Any], said: list[Any]) -> list[StreamSourceInfo]:
     return found.sources
 
 
+@requirement(166)
 def test_a_source() -> None:
     said = {"name": "Q", "lag": 3, "seq": 7, "active": 1_500_000_001, "error": ERROR, "newer": 1}
     (source,) = info([NAMED], [said])
@@ -85,6 +87,7 @@ sources = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@requirement(166)
 @given(st.lists(sources), sources)
 def test_any_information_is_written_as_it_was_read(said: list[Any], mirror: Any) -> None:
     body = {"config": {"name": "A"}, "sources": said, "mirror": mirror}
@@ -109,6 +112,7 @@ INCOMPLETE: list[tuple[dict[str, Any], str]] = [
 """What servers refuse with 10215, or with 10213 for a mirror."""
 
 
+@requirement(158, 160)
 @pytest.mark.parametrize(("changes", "words"), INCOMPLETE)
 def test_a_consumer_that_servers_refuse(changes: dict[str, Any], words: str) -> None:
     block: Any = {**NAMED, **changes}
@@ -121,6 +125,7 @@ def test_a_consumer_that_servers_refuse(changes: dict[str, Any], words: str) -> 
         )
 
 
+@requirement(158)
 @pytest.mark.parametrize(
     "block",
     [

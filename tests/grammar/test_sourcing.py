@@ -11,10 +11,12 @@ from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.sourcing import check_sourcing
+from tests.marks import requirement
 
 QUEUE = StreamConfig("Q", subjects=["q.>"], retention="workqueue")
 
 
+@requirement(157, 264)
 def test_a_ready_made_configuration() -> None:
     assert sourcing_consumer("D", "to.d").to_json() == {
         "durable_name": "D", "name": "D", "ack_policy": "flow_control", "flow_control": True,
@@ -95,6 +97,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 """What servers refuse, with their error code: ``tests/drivers/test_sourcing.py`` asks them."""
 
 
+@requirement(157)
 @pytest.mark.parametrize(("options", "code", "words"), REFUSED)
 def test_what_servers_refuse(options: Any, code: int, words: str) -> None:
     config = sourcing_consumer("D", "to.d").updated(**options)

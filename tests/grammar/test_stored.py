@@ -23,6 +23,7 @@ from jsproto.grammar.stored import (
     stored_messages,
 )
 from tests.grammar.generated import block, pages
+from tests.marks import requirement
 
 SERVER = (
     b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
@@ -30,6 +31,7 @@ SERVER = (
 PAGED = SERVER + b"Nats-Num-Pending: 3\r\nNats-Last-Sequence: 5\r\n"
 
 
+@requirement(141, 142)
 def test_a_plain_reply() -> None:
     header = b"NATS/1.0\r\n" + SERVER + b"\r\n"
     assert paging(header) == (7, None, None)
@@ -131,6 +133,7 @@ names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-N
 values = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
 
 
+@requirement(142, 145)
 @given(st.lists(st.tuples(names, values)))
 def test_stored_headers_cannot_pass_for_the_servers(user: list[tuple[str, str]]) -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in user).encode()

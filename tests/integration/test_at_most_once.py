@@ -14,6 +14,7 @@ from jsproto.events import ConsumerRestarted, DeliveriesLost, Event
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from tests import servers
+from tests.marks import promise
 
 SOON = 0.02  # seconds
 ROUNDS = 4
@@ -38,6 +39,8 @@ def publishing(js: JetStream) -> Iterator[None]:
     assert not thread.is_alive()
 
 
+@promise("every message at most once, in order, until a server is killed")
+@promise("every message at most once, in order, until a server is killed: messages may then")
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_what_comes_again_without_acknowledgements_is_told(end: str) -> None:
     """In order and at most once; a server that was killed may have forgotten what it delivered, which is told."""

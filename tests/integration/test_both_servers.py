@@ -24,6 +24,7 @@ from jsproto.grammar.sourcing import sourcing_consumer
 from jsproto_io.sync import JetStream, connect
 from jsproto_io.testing import serve
 from tests.drivers.test_facade import unique
+from tests.marks import promise, requirement
 
 IN_2099 = 4_070_908_800_000_000_000
 PATIENCE = 60.0
@@ -91,6 +92,7 @@ def _stores(call: Callable[[], object]) -> bool:
     return True
 
 
+@requirement(100)
 def test_both_kinds_of_batches_are_switched_by_updates_alone_and_together(js: JetStream) -> None:
     name = made(js)
     assert takes(js, name) == (False, False)
@@ -106,6 +108,7 @@ def test_both_kinds_of_batches_are_switched_by_updates_alone_and_together(js: Je
     assert takes(js, name) == (False, True)
 
 
+@requirement(100)
 def test_a_batch_that_is_open_when_its_kind_is_switched_off_ends(js: JetStream) -> None:
     name = made(js, allow_batched=True)
     batch = js.fast_publisher()
@@ -115,6 +118,7 @@ def test_a_batch_that_is_open_when_its_kind_is_switched_off_ends(js: JetStream) 
         batch.commit(name, b"2")
 
 
+@requirement(265)
 def test_one_message_is_stored_alike_by_each_way_to_publish(js: JetStream) -> None:
     name = made(js, allow_batched=True, allow_msg_ttl=True)
     headers = {"Kind": "test", "Two": ["a", "b"]}
@@ -136,6 +140,7 @@ def test_one_message_is_stored_alike_by_each_way_to_publish(js: JetStream) -> No
 # -- consumers ---------------------------------------------------------------------------------------------------------
 
 
+@requirement(261)
 def test_a_work_queue_takes_no_consumers_that_overlap(js: JetStream) -> None:
     root = f"{unique('q')}."
     name = made(js, subjects=[f"{root}>"], retention="workqueue")
@@ -147,6 +152,7 @@ def test_a_work_queue_takes_no_consumers_that_overlap(js: JetStream) -> None:
     assert sorted(js.consumer_names(name)) == ["A", "B"]
 
 
+@requirement(262)
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -174,6 +180,7 @@ def durable(name: str, to: str) -> dict[str, Any]:
     return {"name": name, "consumer": {"name": "D", "deliver_subject": to}}
 
 
+@requirement(263)
 @pytest.mark.parametrize("kind", ["sources", "mirror"])
 def test_an_origin_may_come_after_its_copy(js: JetStream, kind: str) -> None:
     origin = unique("LATER")
@@ -185,6 +192,7 @@ def test_an_origin_may_come_after_its_copy(js: JetStream, kind: str) -> None:
     assert held(js, copy) == [1, 2]
 
 
+@requirement(263)
 def test_an_origin_need_not_be_connected(js: JetStream) -> None:
     source: Any = {"name": "FAR", "external": {"api": "$JS.nowhere.API", "deliver": ""}}
     copy = made(js, sources=[source])
@@ -192,6 +200,7 @@ def test_an_origin_need_not_be_connected(js: JetStream) -> None:
     assert [found.name for found in js.stream_info(copy).sources or ()] == ["FAR"]
 
 
+@requirement(259)
 def test_a_reset_of_the_consumer_of_a_source_skips_ahead_and_repeats_nothing(
     js: JetStream, request: pytest.FixtureRequest
 ) -> None:
@@ -217,6 +226,10 @@ def test_a_reset_of_the_consumer_of_a_source_skips_ahead_and_repeats_nothing(
         assert numbers == [*range(7), 10, 11]
 
 
+@requirement(260)
+@promise("A stream whose server copies (`sources`) becomes durable")
+@promise("So an update alone **copies again** all that the consumer delivers")
+@promise("In three steps nothing comes twice, and nothing is left out")
 def test_an_update_to_a_durable_source_copies_again_and_three_steps_do_not(js: JetStream) -> None:
     origin = made(js)
     publish(js, origin, *range(5))
@@ -239,6 +252,10 @@ def test_an_update_to_a_durable_source_copies_again_and_three_steps_do_not(js: J
     assert held(js, once) == [*range(8)]
 
 
+@requirement(260)
+@promise("A mirror cannot be changed.")
+@promise('`update_stream("ARCHIVE", mirror=None)` promotes it, and then it gets the durable source.')
+@promise("Until then its last sequence is `copied`.")
 def test_a_mirror_becomes_durable_by_its_promotion(js: JetStream) -> None:
     origin, to = made(js), unique("to")
     publish(js, origin, *range(5))

@@ -29,6 +29,7 @@ from jsproto.grammar.trace import TraceJetStream
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, Connection, JetStream, PullSubscription, connect
 from tests.integration.cluster import Cluster, stored
+from tests.marks import promise, requirement
 from tests.servers import paused
 
 pytestmark = pytest.mark.slow
@@ -109,6 +110,7 @@ def numbered(name: str, count: int = COUNT) -> list[Any]:
     return [(f"{name}.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(count)]
 
 
+@promise("A message that no stream takes")
 def test_a_message_is_sent_again_after_a_step_down(cluster: Cluster) -> None:
     """Without it nearly every one of them fails: for some milliseconds nobody takes messages of the stream."""
     with connect(follower_first(cluster, "RETRY"), dont_randomize=True) as nc:
@@ -136,6 +138,9 @@ def test_a_trace_has_the_hop_to_the_leader(cluster: Cluster) -> None:
     assert steps == [(leader, "RETRY")]
 
 
+@requirement(70)
+@promise('with `gap="fail"` an error carries what was acknowledged')
+@promise("A `BatchError` carries the last acknowledged sequence.")
 def test_gap_fail_tells_what_is_stored(cluster: Cluster) -> None:
     """No message ids are needed to go on behind it."""
     with connect(follower_first(cluster, "COUNT"), dont_randomize=True) as nc:
@@ -161,6 +166,7 @@ def test_gap_fail_tells_what_is_stored(cluster: Cluster) -> None:
         assert stored(js, "COUNT") == list(range(COUNT))
 
 
+@requirement(71)
 def test_gap_ok_goes_on_under_a_new_leader_and_reports_what_is_missing(cluster: Cluster) -> None:
     events: list[Event] = []
     with connect(follower_first(cluster, "OK"), dont_randomize=True, event_cb=events.append) as nc:
@@ -181,6 +187,7 @@ def lost(events: list[Event]) -> set[int]:
     return {sequence - 1 for gap in gaps for sequence in range(gap.first_missing, gap.last_missing + 1)}
 
 
+@promise("One atomic batch (ADR-50): stored whole, or not at all.")
 def test_an_atomic_batch_does_not_outlive_its_leader(cluster: Cluster) -> None:
     """Nothing of it is stored; published again it is stored whole."""
     with connect(cluster.urls, dont_randomize=True) as nc:
@@ -235,6 +242,9 @@ def test_no_acknowledged_message_is_lost_when_the_leader_goes(cluster: Cluster) 
         assert stored(js, "FAIL") == list(range(COUNT))
 
 
+@requirement(72)
+@promise('With `gap="ok"` losses are events')
+@promise('With `gap="ok"` a fast-ingest batch asks the server for its position')
 def test_gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing(cluster: Cluster) -> None:
     # Again, where a leader is elected meanwhile, as on a busy machine: the batch ends with the old one.
     for attempt in range(3):
@@ -260,6 +270,7 @@ def test_gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing(cluster: Clu
             return
 
 
+@requirement(72)
 def test_gap_fail_ends_with_the_link(cluster: Cluster) -> None:
     with connect(follower_first(cluster, "LOST"), dont_randomize=True, reconnect_time_wait=0.1) as nc:
         mine = next(node for node in cluster.nodes if node.url == nc.connected_url)
@@ -271,6 +282,9 @@ def test_gap_fail_ends_with_the_link(cluster: Cluster) -> None:
         assert stored(nc.jetstream(), "LOST") == list(range(COUNT))
 
 
+@promise("every message at least once, until it is acknowledged or `max_deliver` is reached")
+@promise("every message at least once: again and again until it is acknowledged")
+@promise("A fetch waits through elections and lost links, and so does `messages()`.")
 def test_pulling_goes_on_under_new_leaders(cluster: Cluster) -> None:
     """The consumer's leader steps down, then the stream's, then the node of the consumer's leader is killed.
 

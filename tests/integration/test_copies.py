@@ -7,6 +7,7 @@ import pytest
 from jsproto.errors import APIError
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
+from tests.marks import requirement
 
 
 def wait_for(js: JetStream, stream: str, count: int) -> None:
@@ -16,6 +17,7 @@ def wait_for(js: JetStream, stream: str, count: int) -> None:
     raise AssertionError(f"{stream} never came to {count} messages")
 
 
+@requirement(106)
 def test_mirrors_and_sources_copy_without_the_headers_of_the_publish(server: NatsServer) -> None:
     with connect(server.url) as nc, nc.subscribe("copied.>") as origin:
         js = nc.jetstream()

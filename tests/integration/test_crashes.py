@@ -16,6 +16,7 @@ import pytest
 from jsproto.grammar.config import StreamConfig
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, PullSubscription, connect
+from tests.marks import promise
 from tests.servers import recreate_stream
 
 PATIENCE = 60.0
@@ -64,6 +65,9 @@ def what_comes(js: JetStream, wanted: set[int]) -> set[int]:
     return found
 
 
+@promise("A message that was acknowledged may come again all the same")
+@promise("After a crash (or `kill -9`) of a single server")
+@promise("Nothing that is not acknowledged is lost by that.")
 @pytest.mark.parametrize("jetstream", [True, "sync_interval: always"])
 def test_what_comes_again_after_a_crash(server_for: Callable[..., NatsServer], jetstream: bool | str) -> None:
     server = server_for(jetstream=jetstream)
@@ -96,6 +100,7 @@ def test_what_comes_again_after_a_crash(server_for: Callable[..., NatsServer], j
     raise AssertionError("what was acknowledged never came again: then the README need not warn of it")
 
 
+@promise("End the deliveries of the message, though it is not processed.")
 def test_what_was_terminated_comes_again_after_a_crash(server_for: Callable[..., NatsServer]) -> None:
     server = server_for()
     for _ in range(ROUNDS):

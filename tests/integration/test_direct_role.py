@@ -22,6 +22,7 @@ from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PONG, encode_connect, encode_pub, encode_sub
 from jsproto.wire.frames import Msg, Ping
 from jsproto_io.nats_server import NatsServer
+from tests.marks import requirement
 from tests.servers import RELEASES
 
 REQUESTS: Final = 400
@@ -167,6 +168,7 @@ def draw(chance: random.Random, stamps: list[int]) -> dict[str, Any]:
     return {name: fields[name]() for name in sorted(names)}
 
 
+@requirement(123, 135)
 @pytest.mark.parametrize("storage", ["memory", "file"])
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_role_answers_every_request_as_the_real_server(release: str, storage: str, server_for: Any) -> None:

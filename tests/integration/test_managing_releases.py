@@ -12,6 +12,7 @@ from jsproto.errors import UnsupportedByServerError
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from tests import servers
+from tests.marks import promise
 
 ServerFor = Callable[..., NatsServer]
 Verb = Callable[[JetStream], Any]
@@ -88,6 +89,7 @@ def test_each_release_manages_and_keeps_dead_letters(version: str, server_for: S
         assert [info.name for info in js.consumers("ORDERS")] == ["billing"]
 
 
+@promise("A message that was given up without an advisory")
 @pytest.mark.parametrize("version", servers.RELEASES)
 def test_each_release_shows_what_was_given_up_without_an_advisory(version: str, server_for: ServerFor) -> None:
     """Up to 2.14.0 the ack floor stays before the first message that was given up, for ever."""

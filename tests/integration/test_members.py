@@ -11,6 +11,7 @@ from jsproto.errors import Error
 from jsproto.events import Connected, Event
 from jsproto_io.sync import Connection, connect
 from tests.integration.cluster import READY_WITHIN, SIZE, Cluster
+from tests.marks import promise
 
 pytestmark = pytest.mark.slow
 ROUNDS = 8
@@ -39,6 +40,7 @@ def until_knows(nc: Connection, wanted: set[str]) -> None:
             sleep(0.01)
 
 
+@promise("Servers that a cluster announces are dialled after the given ones")
 def test_a_connection_outlives_all_the_servers_it_was_given(cluster: Cluster) -> None:
     events: list[Event] = []
     first = set(cluster.urls)

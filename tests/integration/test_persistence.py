@@ -16,11 +16,14 @@ from jsproto_io import DurabilityWarning
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, connect
 from tests import servers
+from tests.marks import promise, requirement
 
 ASYNCHRONOUS_SINCE = "2.12.8"
 TRIES = 1_000  # messages, of which one must be acknowledged before it is written: nearly each of them is
 
 
+@requirement(245)
+@promise('With `persist_mode="async"` a stream acknowledges before it writes to disk')
 @pytest.mark.parametrize("release", [ASYNCHRONOUS_SINCE, servers.NEWEST])
 def test_asynchronous_persistence_overrides_sync_always(server_for: Callable[..., NatsServer], release: str) -> None:
     server = server_for(release, jetstream="sync_interval: always")
@@ -53,6 +56,7 @@ def reach(nc: Connection) -> None:
             return
 
 
+@promise("A crash of the server, the machine or the disk loses acknowledged messages")
 def test_a_server_that_is_killed_gives_sequences_out_again(server_for: Callable[..., NatsServer]) -> None:
     """What it acknowledged and had not written is gone, and other messages get the sequences; not so by default."""
     server = server_for()
@@ -78,6 +82,7 @@ def test_a_server_that_is_killed_gives_sequences_out_again(server_for: Callable[
         assert js.get_msg("LATER", after, level="leader").data == b"after"
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again.")
 def test_a_session_notices_what_a_killed_server_lost(server_for: Callable[..., NatsServer]) -> None:
     """Over the new link, and with its token in another process. As long as nothing is lost, it reads on."""
     server = server_for()

@@ -11,6 +11,7 @@ from jsproto.api_errors import MessageSchedulesPatternInvalidError
 from jsproto.errors import UnsupportedByServerError
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
+from tests.marks import promise
 
 ServerFor = Callable[..., NatsServer]
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.versions
 SCHEDULE = {"target": "s.t"}
 
 
+@promise("Impossible values raise `LocalProtocolError`")
 @pytest.mark.parametrize(
     ("version", "options", "needed"),
     [

@@ -24,6 +24,7 @@ from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
 from tests import servers
 from tests.effort import examples
+from tests.marks import promise, requirement
 
 ServerFor = Callable[..., NatsServer]
 KEYS = 5_000
@@ -72,6 +73,7 @@ def writing(url: str, subjects: list[str]) -> Iterator[threading.Event]:
         thread.join()
 
 
+@requirement(113, 119, 120, 131, 132, 145)
 @pytest.mark.parametrize("version", servers.RELEASES)
 def test_every_form(version: str, server_for: ServerFor) -> None:
     with connect(server_for(version).url) as nc:
@@ -132,6 +134,9 @@ def test_an_empty_stream_is_empty_at_a_sequence(version: str, server_for: Server
                     js.purge_stream("E")
 
 
+@requirement(122)
+@promise("What was deleted inside the range is passed over.")
+@promise("No message is left out that is there from beginning to end")
 @pytest.mark.parametrize("version", ["2.11.11", servers.NEWEST])
 def test_pages_of_any_size_over_deleted_messages(version: str, server_for: ServerFor) -> None:
     with connect(server_for(version).url) as nc:
@@ -150,6 +155,9 @@ def test_pages_of_any_size_over_deleted_messages(version: str, server_for: Serve
             assert key_values(js.snapshot("S", max_bytes=most)) == last
 
 
+@requirement(136)
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
+@promise("Exactly so, of what the stream still held when the read began")
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.11.11", "2.14.6", servers.NEWEST])
 def test_a_snapshot_while_somebody_writes_is_the_state_at_its_sequence(version: str, server_for: ServerFor) -> None:
@@ -176,6 +184,9 @@ def test_a_snapshot_while_somebody_writes_is_the_state_at_its_sequence(version: 
         assert key_values(js.snapshot("KV", at=at)) == replayed(js, "KV", at)
 
 
+@promise("what is in the stream all the time is not left out")
+@promise("`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself.")
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
 @pytest.mark.slow
 def test_a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_written(server_for: ServerFor) -> None:
     server = server_for()
@@ -195,6 +206,7 @@ def test_a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_
         assert set(key_values(js.snapshot("KV"))) == set(keys)
 
 
+@requirement(108)
 def test_a_mirror_answers_too(server_for: ServerFor) -> None:
     with connect(server_for().url) as nc:
         js = nc.jetstream()
@@ -210,6 +222,7 @@ def test_a_mirror_answers_too(server_for: ServerFor) -> None:
         assert {m.seq for m in js.snapshot("DG", max_bytes=100)} == {196, 197, 198, 199, 200}
 
 
+@requirement(139)
 def test_what_the_server_refuses_is_typed(server_for: ServerFor) -> None:
     with connect(server_for().url) as nc:
         js = nc.jetstream()
@@ -223,6 +236,8 @@ def test_what_the_server_refuses_is_typed(server_for: ServerFor) -> None:
             )
 
 
+@promise("Subscriptions go on, and so do readers of Direct Get")
+@promise("It asks for the next page only as messages are taken")
 def test_a_server_that_dies_in_the_middle_of_a_page(server_for: ServerFor) -> None:
     server = server_for()
     with connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.05) as nc:

@@ -11,6 +11,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from tests.integration.cluster import Cluster
+from tests.marks import promise
 
 ServerFor = Callable[..., NatsServer]
 
@@ -29,6 +30,9 @@ def wait_until_at(js: JetStream, stream: str, seq: int) -> None:
         pass  # a mirror takes what comes in its own time
 
 
+@promise("a last message, a next message", of="Guarantees")
+@promise("a last message, a next message", of="Reading what was written")
+@promise("A message that is read by its sequence")
 def test_a_session_is_not_shown_what_it_has_replaced(js: JetStream) -> None:
     js.create_stream("KV", subjects=["kv.>"], allow_direct=True, max_msgs_per_subject=1)
     js.create_stream("M", mirror={"name": "KV"}, allow_direct=True)
@@ -41,6 +45,7 @@ def test_a_session_is_not_shown_what_it_has_replaced(js: JetStream) -> None:
         assert js.get_msg("M", 1).data == b"old"
 
 
+@promise("`StreamRecreatedError` reports a stream that was deleted and created again between two pages.")
 def test_a_mirror_whose_limit_moves_is_the_same_mirror(js: JetStream) -> None:
     js.create_stream("S", subjects=["s.>"], allow_direct=True)
     for n in range(40):
@@ -70,6 +75,7 @@ def test_last_messages_are_whole_beside_many_mirrors(js: JetStream) -> None:
         assert [m.seq for m in js.get_last_msgs_for("S", "s.3", up_to_seq=6, timeout=20)] == [4]
 
 
+@promise("A rollup of the whole stream is followed during the read.")
 def test_a_rollup_of_all_is_no_snapshot_of_before(js: JetStream) -> None:
     js.create_stream("R", subjects=["data.*", "ctl.*"], allow_direct=True, allow_rollup_hdrs=True)
     for n in range(5):
@@ -82,6 +88,7 @@ def test_a_rollup_of_all_is_no_snapshot_of_before(js: JetStream) -> None:
     assert [m.seq for m in js.snapshot("R", "data.*")] == [7]
 
 
+@promise("Servers do not index a subject with the byte 0x7f, so a snapshot leaves it out.")
 def test_a_subject_that_servers_do_not_index(js: JetStream) -> None:
     js.create_stream("O", subjects=["o.*"], allow_direct=True)
     js.publish("o.\x7f")
@@ -90,6 +97,7 @@ def test_a_subject_that_servers_do_not_index(js: JetStream) -> None:
     assert [m.subject for m in js.snapshot("O")] == ["o.a"]
 
 
+@promise("It asks for the next page only as messages are taken")
 @pytest.mark.slow
 def test_a_stream_whose_only_server_dies_and_comes_back() -> None:
     """The connection stays, to another server: only nobody answers for a while."""

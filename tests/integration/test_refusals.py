@@ -12,8 +12,10 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamConfig
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
+from tests.marks import requirement
 
 
+@requirement(32, 101, 105, 246)
 @pytest.mark.parametrize(
     ("options", "err_code"),
     [
@@ -35,6 +37,7 @@ def test_the_server_would_refuse_it_too(server: NatsServer, options: dict[str, A
     assert type(caught.value).__module__ == "jsproto.api_errors"
 
 
+@requirement(100, 103, 104)
 def test_the_api_levels_of_server_and_stream(server: NatsServer) -> None:
     with connect(server.url) as nc:
         js = nc.jetstream()

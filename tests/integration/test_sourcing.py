@@ -22,6 +22,7 @@ from jsproto.rules.sourcing import SourcingPhase
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
 from tests.integration.soak_sourcing import KINDS, run
+from tests.marks import promise
 from tests.servers import recreate_stream
 
 PATIENCE = 120.0
@@ -68,6 +69,7 @@ def fill(nc: Connection, stream: str) -> None:
             publisher.publish(stream.lower(), b"%d" % number)
 
 
+@promise("What is not confirmed comes again the next time")
 def test_a_work_queue_is_copied_once_and_in_order_whatever_happens_to_the_link(
     server_for: Callable[..., NatsServer],
 ) -> None:
@@ -125,6 +127,7 @@ def restored(store: Path, backup: Path, stream: str) -> None:
         shutil.copytree(folder, target)
 
 
+@promise("Nothing is acknowledged that the target does not have.")
 @pytest.mark.parametrize("new", [2, 50])
 def test_a_copy_of_a_stream_that_was_restored_ends_and_acknowledges_nothing(tmp_path: Path, new: int) -> None:
     store, backup = tmp_path / "store", tmp_path / "backup"
@@ -169,6 +172,8 @@ def test_a_copy_of_a_stream_that_was_restored_ends_and_acknowledges_nothing(tmp_
             assert [message.data for message in js.get_batch("AGAIN")] == [b"new%d" % n for n in range(new)]
 
 
+@promise("Each message is in the target once and in order")
+@promise("Each message must be there once and in order, and the queue empty.")
 @pytest.mark.slow
 @pytest.mark.parametrize("delivery", ["fast", "atomic"])
 def test_a_short_soak(delivery: str) -> None:

@@ -12,6 +12,7 @@ from jsproto.errors import Error, MessageNotFoundError
 from jsproto_io.sync import connect
 from tests.effort import examples
 from tests.integration.cluster import Cluster
+from tests.marks import promise, requirement
 from tests.servers import paused
 
 pytestmark = pytest.mark.slow
@@ -46,6 +47,11 @@ def seq_of(read: Any) -> int:
         return 0
 
 
+@requirement(252, 256)
+@promise("**consistent sessions** that read their own writes and never read backwards")
+@promise("a last message, a next message", of="Guarantees")
+@promise("a last message, a next message", of="Reading what was written")
+@promise("never an older price, from any server")
 def test_a_session_reads_what_it_wrote_through_a_replica_that_lags(cluster: Cluster) -> None:
     with connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
@@ -79,6 +85,10 @@ def test_a_session_reads_what_it_wrote_through_a_replica_that_lags(cluster: Clus
         assert 0 < stale < PAIRS, "the replica did not lag: this test shows nothing"
 
 
+@requirement(256)
+@promise("a last message, a next message", of="Guarantees")
+@promise("a last message, a next message", of="Reading what was written")
+@promise("does not end before sequence 1")
 def test_batches_of_a_session_do_not_end_early(cluster: Cluster) -> None:
     with connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream()

@@ -14,6 +14,7 @@ from jsproto_io.sync import JetStream, PushSubscription, connect
 from tests import servers
 from tests.integration.cluster import Cluster
 from tests.integration.soak_ordered import run
+from tests.marks import known_fault, promise, requirement
 
 pytestmark = pytest.mark.versions
 
@@ -63,11 +64,15 @@ def workflow(url: str, *, v2: bool) -> None:
     assert 1 <= sum(isinstance(event, OrderedConsumerRecreated) for event in events) <= 3
 
 
+@requirement(199, 207)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_workflow_on_a_release(server_for: Callable[..., NatsServer], version: str) -> None:
     workflow(server_for(version, config="").url, v2=False)
 
 
+@requirement(208)
+@promise("An application that consumes works the same with both versions.")
+@known_fault("version 2 of the ack subjects kills the ordered consumer, and the connection with it")
 @pytest.mark.parametrize("version", ["2.14.0", "2.15.1"])
 def test_the_workflow_with_ack_subjects_of_version_2(server_for: Callable[..., NatsServer], version: str) -> None:
     workflow(server_for(version, config=servers.ACK_V2).url, v2=True)
@@ -89,6 +94,11 @@ def test_a_durable_consumer_goes_on_when_its_leader_changes() -> None:
             assert sorted(set(seen) | set(range(50))) == list(range(100))
 
 
+@promise("every message once and in order, as long as the stream holds it. What limits took is told")
+@promise("every message once and in order, as long as the stream holds it until its turn")
+@promise("each sequence must come once and in order")
+@promise("ordered: every message once and in order")
+@known_fault("an ordered consumer stalls, or makes one consumer after the other without end")
 @pytest.mark.slow
 def test_an_ordered_subscription_through_leader_changes_and_reconnects() -> None:
     outcome = run(3_000, leader_changes=3, reconnects=1)

@@ -22,6 +22,7 @@ from jsproto.server.replication.replicas import Lag
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from tests.effort import first
+from tests.marks import promise, requirement
 
 ROUGH = NetworkConditions(latency=0.01, jitter=0.02, piece=50)
 NEVER = float("inf")
@@ -44,6 +45,7 @@ def read_all(pair: Pair, batch: Any) -> list[int]:
     return found
 
 
+@requirement(256)
 @pytest.mark.parametrize("seed", first(range(5), 1))
 @pytest.mark.parametrize(
     "lag", [Lag(messages=1), Lag(seconds=0.3), Lag(seconds=NEVER)], ids=["last", "late", "stopped"]
@@ -64,6 +66,7 @@ def test_write_then_read(seed: int, lag: Lag) -> None:
     assert stale
 
 
+@requirement(256)
 def test_what_a_lagging_replica_lacks() -> None:
     pair = paired()
     js, run = pair.js, pair.run_until
@@ -84,6 +87,8 @@ def test_what_a_lagging_replica_lacks() -> None:
 MIRROR = StreamConfig("M", storage="memory", allow_direct=True, mirror={"name": "S"})
 
 
+@requirement(253)
+@promise("another process goes on from there")
 def test_a_token_goes_to_another_client_of_a_mirror() -> None:
     pair = paired(num_replicas=1)
     js, run = pair.js, pair.run_until
@@ -140,6 +145,7 @@ READS: dict[str, Callable[[Pair, ConsistentSession], Any]] = {
 }
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again.")
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("again", [0, 3, 5, 9])
 @pytest.mark.parametrize("is_another", [False, True], ids=["over a new link", "of another process"])
@@ -154,6 +160,7 @@ def test_a_server_that_lost_what_was_read(read: str, again: int, is_another: boo
     assert READS[read](pair, session)
 
 
+@promise("A token from outside, or a session over a new link")
 def test_a_restart_that_loses_nothing_costs_a_look() -> None:
     pair, session = crashed(5, 0, 3)
     before = pair.client.stats["out_msgs"]
@@ -178,6 +185,7 @@ def test_a_stream_that_was_made_anew() -> None:
     assert all(read(pair, other) for read in READS.values())
 
 
+@promise("`StreamRolledBackError` reports a stream that came back shorter between two pages")
 @pytest.mark.parametrize("again", [0, 2, 80])
 def test_a_batch_ends_where_a_server_lost_what_it_gave(again: int) -> None:
     """Of no session: the page after the crash begins with the message before it, and the leader says the rest."""
@@ -210,6 +218,8 @@ def test_a_batch_ends_where_a_server_lost_what_it_gave(again: int) -> None:
     assert b"new" not in found
 
 
+@requirement(254)
+@promise("It will see all messages, but perhaps not at once.")
 def test_a_fresh_consumer_of_a_copy_that_lags_sees_all_messages_but_not_at_once() -> None:
     pair = paired(num_replicas=1)
     js, run = pair.js, pair.run_until

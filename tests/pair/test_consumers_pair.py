@@ -15,6 +15,7 @@ from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
 from jsproto.wire.frames import Msg
+from tests.marks import promise
 from tests.server.harness import config
 
 STORMY = NetworkConditions(latency=0.001, jitter=0.003, loss=0.1, duplication=0.05, reordering=0.1)
@@ -65,6 +66,8 @@ def pair_with(
     return pair
 
 
+@promise("every message at least once, until it is acknowledged or `max_deliver` is reached")
+@promise("every message at least once: again and again until it is acknowledged")
 @pytest.mark.parametrize(("ack_version", "domain"), [(1, None), (2, None), (2, "hub")])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_message_arrives_until_it_is_acknowledged(

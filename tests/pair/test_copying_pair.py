@@ -25,6 +25,7 @@ from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
 from jsproto.ticket import Ticket
 from tests.effort import examples
+from tests.marks import promise
 from tests.server.harness import config
 
 CALM: Final = NetworkConditions()
@@ -214,6 +215,7 @@ def test_a_work_queue_is_copied_once(delivery: Delivery, seed: int) -> None:
         assert copying.processes[0].begun == 1
 
 
+@promise("Each message is in the target once and in order")
 @pytest.mark.parametrize("delivery", ["fast", "atomic"])
 def test_another_process_goes_on(delivery: Delivery) -> None:
     copying = Copying(100, delivery=delivery)
@@ -225,6 +227,7 @@ def test_another_process_goes_on(delivery: Delivery) -> None:
     copying.finish()
 
 
+@promise('With `delivery="fast"` the target has no other writer.')
 def test_somebody_else_writes_to_the_target() -> None:
     copying = Copying(100)
     copying.advance(0.02)
@@ -238,6 +241,7 @@ def test_somebody_else_writes_to_the_target() -> None:
     assert isinstance(error, CopyFencedError) or "is not from a copy" in str(error)
 
 
+@promise("Each message is in the target once and in order")
 class Stormy(RuleBasedStateMachine):
     """Messages are lost, late, doubled and out of order, processes end and begin, somebody else resets the consumer."""
 

@@ -17,6 +17,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.stored import StoredMsg
 from jsproto.testing.pair import Pair
+from tests.marks import promise
 
 
 class Burying:
@@ -75,6 +76,7 @@ class Burying:
         return [self.pair.run_until(js.get_msg(name, seq, level="leader", now=now)) for seq in range(1, last + 1)]
 
 
+@promise("A dead letter has the payload and the headers of its message.")
 def test_a_terminated_message_keeps_what_it_was_and_why() -> None:
     burying = Burying()
     plan = burying.open()
@@ -115,6 +117,7 @@ def test_a_message_whose_deliveries_are_used_up() -> None:
     assert "Dead-Letter-Note" not in letter.headers
 
 
+@promise("It has a letter of its own, beside the old one.")
 def test_a_sequence_that_was_given_out_again_has_a_letter_of_its_own() -> None:
     """The stream came back shorter, and another message has the sequence. Each letter is stored once."""
     burying = Burying(orders={"subjects": ["orders.>"], "persist_mode": "async"})
@@ -145,6 +148,7 @@ def test_a_sequence_that_was_given_out_again_has_a_letter_of_its_own() -> None:
     ]  # fmt: skip
 
 
+@promise("Each dead letter is stored once")
 def test_an_advisory_that_comes_again_is_stored_once() -> None:
     """Also when the server has forgotten the message id."""
     burying = Burying(dead={"duplicate_window": 0.1})
@@ -158,6 +162,7 @@ def test_an_advisory_that_comes_again_is_stored_once() -> None:
     assert len(burying.letters()) == 1
 
 
+@promise("Several programs may keep the same dead letters.")
 def test_two_programs_at_once_store_it_once() -> None:
     burying = Burying(dead={"duplicate_window": 0.1})
     plan = burying.open()
@@ -170,6 +175,7 @@ def test_two_programs_at_once_store_it_once() -> None:
     assert len(burying.letters()) == 1
 
 
+@promise("With a `subject=` of your own that leaves `{seq}` out")
 def test_a_subject_that_letters_share_has_them_once_in_their_order() -> None:
     burying = Burying(dead={"subjects": ["dead"], "duplicate_window": 0.1})
     plan = burying.open()
@@ -272,6 +278,7 @@ def test_what_is_no_such_advisory_is_passed_over(advisory: bytes) -> None:
 # -- what it takes -----------------------------------------------------------------------------------------------------
 
 
+@promise("the one that takes them, or `ORDERS-GIVEN-UP`, which is created.")
 def test_the_stream_of_the_advisories_is_created_once() -> None:
     burying = Burying()
     assert burying.open().info.stream_name == "ORDERS-GIVEN-UP"
@@ -280,6 +287,7 @@ def test_the_stream_of_the_advisories_is_created_once() -> None:
     assert burying.open(consumer=None).info.name == "dead-letters-ORDERS-to-DEAD"
 
 
+@promise("the one that takes them, or `ORDERS-GIVEN-UP`, which is created.")
 def test_a_stream_that_takes_the_advisories_is_taken() -> None:
     burying = Burying()
     burying.stream("EVENTS", subjects=["$JS.EVENT.ADVISORY.>"])
@@ -305,6 +313,7 @@ def test_a_stream_that_takes_half_of_the_advisories_does_not_do() -> None:
         burying.open(advisories="DEAD")
 
 
+@promise("A stream that does not take the subject is a `DeadLetterError` at the start.")
 @pytest.mark.parametrize(
     ("dead", "subject", "text"),
     [

@@ -25,6 +25,7 @@ from jsproto.server.replication.replicas import Lag
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from tests.effort import first
+from tests.marks import promise, requirement
 from tests.server.harness import config
 
 COUNT: Final = 120
@@ -61,6 +62,7 @@ def read(pair: Pair, batch: DirectBatch | Snapshot) -> list[StoredMsg]:
         messages += more
 
 
+@promise("What was deleted inside the range is passed over.")
 def test_reading_page_by_page_over_deleted_messages() -> None:
     pair = filled()
     for sequence in (1, 5, 6, 60, COUNT):
@@ -74,6 +76,8 @@ def test_reading_page_by_page_over_deleted_messages() -> None:
     assert read(pair, pair.js.get_batch("S", now=pair.now, subject="s.nothing")) == []
 
 
+@promise("what is in the stream all the time is not left out")
+@promise("`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself.")
 @pytest.mark.parametrize("seed", first(range(8), 2))
 def test_messages_that_get_lost_doubled_and_overtaken_are_never_missing_silently(seed: int) -> None:
     """Everything comes, once and in order; or the beginning of it, and an error."""
@@ -102,6 +106,7 @@ def test_a_link_that_is_lost_in_the_middle_of_a_page() -> None:
     assert [message.seq for message in messages] == list(range(1, COUNT + 1))
 
 
+@requirement(112)
 def test_nobody_answers_for_a_stream_that_does_not_allow_it() -> None:
     pair = filled(allow_direct=False)
     with pytest.raises(NoRespondersError, match="allow_direct"):
@@ -142,6 +147,11 @@ def written_and_read(pair: Pair, stream: str = "S", count: int = 50) -> list[int
     return behind
 
 
+@requirement(147, 252)
+@promise("what was acknowledged, except right after a change of leaders or while the network is split")
+@promise("what the answering replica or mirror holds: the last writes may be missing")
+@promise('`"direct"` is quick: a replica answers')
+@promise("all that was acknowledged, except right after a change of leaders or while the network is split")
 def test_stale_reads_at_will() -> None:
     pair = filled(num_replicas=3)
     assert set(written_and_read(pair)) == {0}
@@ -158,6 +168,7 @@ def test_stale_reads_at_will() -> None:
     assert {last(pair) for _ in range(30)} == {pair.server.stream("S").last_seq}
 
 
+@requirement(108, 253)
 def test_a_mirror_answers_for_its_origin_as_far_as_it_has_come() -> None:
     pair = filled()
     mirror = StreamConfig("M", mirror={"name": "S"}, storage="memory", allow_direct=True)
@@ -216,6 +227,8 @@ def lagging() -> Pair:
     return pair
 
 
+@requirement(136)
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
 def test_a_snapshot_from_copies_that_lag_is_the_leaders_state() -> None:
     pair = lagging()
     expected = {stored.subject.decode(): stored.seq for stored in pair.server.stream("S")}
@@ -247,6 +260,8 @@ def test_a_snapshot_of_what_was_overwritten() -> None:
         pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, at=COUNT - 2, timeout=1.0))
 
 
+@promise("what was acknowledged, except right after a change of leaders or while the network is split")
+@promise("all that was acknowledged, except right after a change of leaders or while the network is split")
 def test_the_leader_has_what_was_acknowledged() -> None:
     """However far the others lag, and whatever they answer to direct reads."""
     pair = filled(num_replicas=3)

@@ -7,6 +7,7 @@ import pytest
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.message import JSMsg
 from jsproto.errors import Error, NoRespondersError, NoStreamResponseError
+from tests.marks import promise
 from tests.pair.verbs import VERBS, Wire, prepare, prepared
 
 ELECTION = 2.0  # seconds
@@ -39,6 +40,8 @@ def electing(lasts: float) -> Electing:
     return wire
 
 
+@promise("A fetch waits through elections and lost links, and so does `messages()`.")
+@promise("It waits, too, when it begins in one.")
 @pytest.mark.parametrize(
     "verb", [verb for verb in VERBS if verb not in (*PUBLISHING, "fetch_no_wait", "ack", "ack_sync")]
 )
@@ -62,6 +65,7 @@ def test_a_fetch_that_does_not_wait() -> None:
         VERBS["fetch_no_wait"](electing(ELECTION))
 
 
+@promise("`ack_sync` is sent again in an election until its time is over.")
 @pytest.mark.parametrize("lasts", [ELECTION, 60.0])
 def test_acknowledgements(lasts: float) -> None:
     wire = prepare(Electing())

@@ -20,6 +20,7 @@ from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
 from tests.effort import first
+from tests.marks import requirement
 
 CALM: Final = NetworkConditions()
 STORMY: Final = NetworkConditions(latency=0.001, jitter=0.003, loss=0.05, duplication=0.05, reordering=0.05)
@@ -68,6 +69,7 @@ class Copying:
         assert self.payloads(name) == [*range(1, self.published + 1)]
 
 
+@requirement(162)
 @pytest.mark.parametrize("seed", first(range(4), 2))
 @pytest.mark.parametrize("kind", ["sources", "mirror"])
 @pytest.mark.parametrize("is_managed", [True, False])
@@ -87,6 +89,7 @@ def test_a_work_queue_is_copied_whole(seed: int, kind: str, is_managed: bool) ->
     assert found.seq == (2 * COUNT if kind == "sources" else None)
 
 
+@requirement(162)
 def test_a_client_sees_and_pauses_the_consumer_of_the_server() -> None:
     copying = Copying("interest")
     pair = copying.pair
@@ -109,6 +112,7 @@ def test_a_client_sees_and_pauses_the_consumer_of_the_server() -> None:
     assert pair.run_until(pair.js.consumer_names("S", now=pair.now)) == []
 
 
+@requirement(163, 164)
 def test_the_client_has_types_for_what_is_wrong_with_a_source() -> None:
     copying = Copying("limits")
     pair = copying.pair

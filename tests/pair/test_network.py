@@ -8,6 +8,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.server.server import RoutedMessage
 from jsproto.testing.network import ClusterFaults, Network, NetworkConditions, Pipe, SplitMix64
 from jsproto.wire.frames import Msg
+from tests.marks import promise
 
 
 def routed(number: int, to: str | None = "S") -> RoutedMessage:
@@ -18,6 +19,8 @@ def numbers(parcels: list[RoutedMessage]) -> list[int]:
     return [int(found.message.payload) for found in parcels]
 
 
+@promise("Nothing sleeps: time is a number that moves from deadline to deadline")
+@promise("The same seed gives the same bytes at the same times.")
 def test_chance_is_spread_and_repeats_itself() -> None:
     one, another = SplitMix64(7), SplitMix64(7)
     fractions = [one.fraction() for _ in range(1000)]

@@ -32,6 +32,7 @@ from jsproto.testing.world import StuckError
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from tests.effort import first
+from tests.marks import promise, requirement
 from tests.server.harness import config
 
 FAR = NetworkConditions(latency=0.01)
@@ -116,6 +117,7 @@ def test_a_full_stream_ends_no_batch_that_may_lose(others: int, dialect: Any) ->
     assert stored(pair)[others:] == [b"%d" % number for number in range(5 - others)]
 
 
+@requirement(83)
 @pytest.mark.parametrize("dialect", ["released", "draft"])
 @pytest.mark.parametrize("gap", ["ok", "fail"])
 def test_the_ends_of_a_batch_have_one_class_in_both_dialects(dialect: Any, gap: Any) -> None:
@@ -139,6 +141,8 @@ def test_the_ends_of_a_batch_have_one_class_in_both_dialects(dialect: Any, gap: 
         pair.run_until(forgotten.commit(pair.now))
 
 
+@promise('With `gap="ok"` losses are events')
+@promise('With `gap="ok"` a fast-ingest batch asks the server for its position')
 def test_refusals_that_a_lost_link_takes_with_it_end_no_batch() -> None:
     pair = Pair(connect_options(max_reconnect_attempts=-1, reconnect_time_wait=0.1), network=Network(1, FAR))
     pair.server.add_stream(config({"discard": "new", "max_msgs": 5}), 0.0)
@@ -155,6 +159,8 @@ def test_refusals_that_a_lost_link_takes_with_it_end_no_batch() -> None:
     assert len(stored(pair)) == 5
 
 
+@promise('With `gap="ok"` losses are events')
+@promise('With `gap="ok"` a fast-ingest batch asks the server for its position')
 @pytest.mark.parametrize("commits", [False, True])
 def test_a_batch_that_may_lose_does_not_wait_for_ever_for_a_server_that_is_gone(commits: bool) -> None:
     pair = connected(ROUGH, max_reconnect_attempts=-1)
@@ -182,6 +188,7 @@ def test_an_atomic_batch() -> None:
     assert pair.run_until(pair.js.publish_batch([("s.b", b"x")] * 5, now=pair.now)).seq == 15
 
 
+@promise("its publisher may never hear of it")
 def test_advisories_of_a_batch_that_is_left_alone() -> None:
     pair = connected(ROUGH)
     watch = pair.js.batch_advisories("S")
@@ -211,6 +218,9 @@ def test_publishing_ahead_of_acknowledgements_in_bad_weather() -> None:
     assert pair.network.cluster.doubled
 
 
+@promise("The same inputs give the same bytes")
+@promise("Nothing sleeps: time is a number that moves from deadline to deadline")
+@promise("The same seed gives the same bytes at the same times.")
 def test_the_same_seed_gives_the_same_times_and_messages() -> None:
     def run(seed: int) -> tuple[float, list[bytes]]:
         pair = connected(STORMY, seed)
@@ -226,6 +236,7 @@ def test_the_same_seed_gives_the_same_times_and_messages() -> None:
 # -- links -------------------------------------------------------------------------------------------------------------
 
 
+@promise("The same inputs give the same bytes")
 def test_a_lost_link_is_dialled_again() -> None:
     pair = connected(ROUGH, max_reconnect_attempts=-1)
     fast = pair.js.fast_publisher(gap="ok")
@@ -252,6 +263,7 @@ def test_a_lost_link_is_dialled_again() -> None:
     assert len(pair.server.sessions) == 1
 
 
+@promise("A ticket that would never be answered raises `StuckError` instead of hanging.")
 def test_nobody_answers() -> None:
     pair = Pair()
     pair.is_reachable = False
@@ -298,6 +310,7 @@ def test_both_close_at_once() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
+@promise("A ticket that would never be answered raises `StuckError` instead of hanging.")
 def test_waiting_is_bounded() -> None:
     pair = connected(NetworkConditions(latency=0.01))
     never: Ticket[None] = Ticket()
@@ -325,6 +338,8 @@ def test_a_moment_without_end() -> None:
         pair.exchange()
 
 
+@promise("Nothing sleeps: time is a number that moves from deadline to deadline")
+@promise("The same seed gives the same bytes at the same times.")
 def test_time_passes_with_nothing_to_do() -> None:
     pair = Pair(server=Server(token=b"t"), now=5.0)
     pair.client.close(pair.now)
@@ -341,6 +356,7 @@ def test_keep_alive_on_both_sides() -> None:
         pair.run_until(pair.client.request("nobody", now=pair.now))
 
 
+@promise("Early and repeated calls are harmless.", of="jsproto:Session")
 def test_a_quiet_batch_is_pinged_at_times_that_floats_round() -> None:
     """Found by the state machine: ``sent + 5.0 - sent < 5.0``, and the timer was set to the same moment for ever."""
     for tenths in range(1, 200):

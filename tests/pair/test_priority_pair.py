@@ -12,6 +12,7 @@ from jsproto.client.consume.pull import PullConsumer
 from jsproto.events import Connected
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.testing.pair import Pair
+from tests.marks import promise
 from tests.server.harness import config
 
 
@@ -59,6 +60,7 @@ class Office:
         return [[int(message.data) for message in messages] for messages in taken]
 
 
+@promise('With `"pinned_client"` one client gets everything.')
 def test_one_client_gets_everything_until_it_is_unpinned() -> None:
     office = Office("pinned_client")
     one, two = office.member(), office.member()
@@ -73,6 +75,7 @@ def test_one_client_gets_everything_until_it_is_unpinned() -> None:
     assert [type(event) for event in office.pair.events] == [Connected]
 
 
+@promise('With `"pinned_client"` one client gets everything.')
 def test_a_pinned_client_that_leaves_is_followed_by_another() -> None:
     office = Office("pinned_client", priority_timeout=8.0)
     one, two = office.member(), office.member()
@@ -88,6 +91,7 @@ def test_a_pinned_client_that_leaves_is_followed_by_another() -> None:
     assert office.got(two) == [[3]]
 
 
+@promise('With `"pinned_client"` one client gets everything.')
 def test_a_new_leader_pins_anew() -> None:
     office = Office("pinned_client")
     one = office.member()
@@ -110,6 +114,7 @@ def test_fetches_at_the_same_time_are_all_served() -> None:
     assert payloads == [[b"1", b"2"], [b"3", b"4"], [b"5", b"6"]]
 
 
+@promise('With `"overflow"` some clients get only what is too much for the rest')
 @pytest.mark.parametrize("condition", ["min_pending", "min_ack_pending"])
 def test_who_helps_out_gets_what_is_too_much_for_others(condition: str) -> None:
     office = Office("overflow", max_ack_pending=50)
@@ -132,6 +137,7 @@ def test_who_helps_out_gets_what_is_too_much_for_others(condition: str) -> None:
         assert office.got(helper) == [[4, 5]]
 
 
+@promise("a lower `priority` goes first")
 def test_who_goes_first_gets_all_that_it_asks_for() -> None:
     office = Office("prioritized")
     spare, main = office.member(priority=5), office.member(priority=1)

@@ -21,6 +21,7 @@ from jsproto.grammar.counters import parse_counter, parse_value
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.publish_headers import publish_headers
 from jsproto.testing.pair import Pair
+from tests.marks import promise
 
 Send = Callable[..., PubAck]
 
@@ -65,6 +66,7 @@ def stored(pair: Pair) -> list[tuple[bytes, bytes]]:
     return [(message.subject, message.payload) for message in pair.server.stream("S")]
 
 
+@promise("the message lives so long")
 def test_what_a_stream_does_with_each(send: Send) -> None:
     pair = connected(allow_msg_ttl=True, allow_rollup_hdrs=True)
     plain(pair, "s.a", b"1", msg_id="1")
@@ -82,6 +84,7 @@ def test_what_a_stream_does_with_each(send: Send) -> None:
     assert stored(pair) == [(b"s.a", b"4")]
 
 
+@promise("Impossible values raise `LocalProtocolError`")
 @pytest.mark.parametrize(
     ("options", "error", "lacks"),
     [
@@ -101,6 +104,7 @@ def test_what_a_stream_does_not_allow(send: Send, options: Any, error: type[Exce
     assert stored(pair) == []
 
 
+@promise("the same again and again")
 def test_schedules(send: Send) -> None:
     pair = connected(allow_msg_schedules=True, allow_msg_ttl=True)
     plain(pair, "s.s", b"sample")
@@ -123,6 +127,7 @@ def test_counters(send: Send) -> None:
     assert (found.subject, found.value, found.increment, found.sources) == ("s.c", -7, -12, {})
 
 
+@promise("In an atomic batch there is no `expected_last_msg_id`")
 def test_an_atomic_batch_cannot_look_at_message_ids() -> None:
     pair = connected()
     plain(pair, "s.a", msg_id="1")
@@ -139,6 +144,7 @@ def test_bad_values_are_refused_before_anything_is_written(send: Send) -> None:
     assert stored(pair) == []
 
 
+@promise("the message is stored once within `duplicate_window`")
 def test_headers_made_alone_go_with_many_messages() -> None:
     pair = connected()
     messages: list[Any] = [("s.a", b"x", publish_headers("s.a", b"x", msg_id=f"{number}")) for number in (1, 2, 1)]
@@ -150,6 +156,7 @@ def test_headers_made_alone_go_with_many_messages() -> None:
     assert [Headers.parse(each.header or b"")["Nats-Msg-Id"] for each in pair.server.stream("S")] == ["1", "2"]
 
 
+@promise("Nothing is stored twice by it: the server says that nobody had it.")
 def test_a_message_that_comes_before_its_stream() -> None:
     pair = Pair()
     pair.connect()

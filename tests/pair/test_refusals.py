@@ -11,6 +11,7 @@ from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import PermissionsViolationError
 from jsproto.events import ServerReportedError
 from jsproto.grammar.subjects import matches
+from tests.marks import promise
 from tests.pair.verbs import VERBS, prepared
 
 API = "$JS.API."
@@ -49,6 +50,7 @@ def asked(verb: str) -> tuple[list[str], str]:
     return [message.subject.decode() for listener in listeners for message in listener.pop_many(1000)], found
 
 
+@promise("What the user may not do raises `PermissionsViolationError`")
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_refusal_is_heard(verb: str) -> None:
     subjects, permitted = asked(verb)

@@ -9,6 +9,7 @@ from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
+from tests.marks import requirement
 from tests.server.harness import config
 
 
@@ -22,6 +23,7 @@ def pair_with_messages() -> Pair:
     return pair
 
 
+@requirement(178)
 def test_a_pull_consumer_goes_on_after_a_reset() -> None:
     pair = pair_with_messages()
     info = pair.run_until(pair.js.create_consumer("S", ConsumerConfig(durable_name="C"), now=pair.now))
@@ -41,6 +43,7 @@ def test_a_pull_consumer_goes_on_after_a_reset() -> None:
     assert fetched(2) == [(b"4", 1), (b"5", 2)]
 
 
+@requirement(178)
 def test_a_push_consumer_goes_on_after_a_reset() -> None:
     pair = pair_with_messages()
     wanted = SubscriptionSpec("s.a", stream="S", durable="C")
@@ -52,6 +55,7 @@ def test_a_push_consumer_goes_on_after_a_reset() -> None:
     assert [message.data for message in push.pop_many(50, pair.now)] == [b"4", b"5"]
 
 
+@requirement(179)
 def test_an_ordered_consumer_repeats_nothing_after_a_reset() -> None:
     pair = pair_with_messages()
     wanted = SubscriptionSpec("s.a", stream="S", options={"idle_heartbeat": 0.5})

@@ -23,6 +23,7 @@ from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
 from tests.effort import examples
+from tests.marks import promise
 from tests.server.harness import config
 
 CALM: Final = NetworkConditions()
@@ -268,6 +269,7 @@ class Shrinking(Copying):
         self.publish(new)
 
 
+@promise("Nothing is acknowledged that the target does not have.")
 @pytest.mark.parametrize("new", [0, 5, 20, 50])
 @pytest.mark.parametrize("is_new_process", [False, True])
 def test_a_stream_that_comes_back_shorter_is_not_read_on(new: int, is_new_process: bool) -> None:

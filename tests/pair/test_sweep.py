@@ -19,6 +19,7 @@ from jsproto.events import SweepFailed
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.rules.position import ELECTION
 from tests.effort import examples
+from tests.marks import promise
 from tests.pair.test_dead_letters import Burying
 
 EVERY: Final = 60.0
@@ -64,6 +65,7 @@ def given_up(sweeping: Sweeping, *payloads: bytes, subject: str = "orders.1", **
 # -- what is found -----------------------------------------------------------------------------------------------------
 
 
+@promise("A message that was given up without an advisory")
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_what_was_given_up_before_anybody_kept_advisories_is_buried(retention: str) -> None:
     sweeping = Sweeping(orders={"retention": retention})
@@ -78,6 +80,7 @@ def test_what_was_given_up_before_anybody_kept_advisories_is_buried(retention: s
     }  # fmt: skip
 
 
+@promise("A message that was given up without an advisory")
 def test_an_advisory_that_its_stream_loses_is_made_up_for() -> None:
     sweeping = Sweeping()
     plan = sweeping.open()
@@ -96,6 +99,8 @@ def test_a_stream_that_keeps_what_is_acknowledged_is_not_swept() -> None:
     assert sweeping.found() == []
 
 
+@promise("once nothing is outstanding, or once the ack floor has passed the message.")
+@promise("A sweep buries no message that is outstanding.")
 def test_what_is_outstanding_is_left_until_it_is_settled() -> None:
     sweeping = Sweeping()
     worker = sweeping.worker(max_deliver=2, ack_wait=1000.0)
@@ -115,6 +120,7 @@ def test_what_is_outstanding_is_left_until_it_is_settled() -> None:
     assert sweeping.found() == [b"1"]
 
 
+@promise("once nothing is outstanding, or once the ack floor has passed the message.")
 def test_what_the_ack_floor_has_passed_is_buried_beside_outstanding_ones() -> None:
     sweeping = Sweeping()
     worker = given_up(sweeping, b"1")
@@ -131,6 +137,7 @@ def test_what_the_ack_floor_has_passed_is_buried_beside_outstanding_ones() -> No
     assert sweeping.found() == [b"1"]
 
 
+@promise("A sweep buries no message that is outstanding.")
 def test_both_looks_must_find_a_message_settled() -> None:
     sweeping = Sweeping()
     worker = given_up(sweeping, b"1")
@@ -170,6 +177,7 @@ def test_a_sweep_of_one_consumer_leaves_the_others() -> None:
 # -- what is no proof --------------------------------------------------------------------------------------------------
 
 
+@promise("whose messages no other consumer may want.")
 def test_what_another_consumer_may_want_is_not_buried() -> None:
     sweeping = Sweeping(orders={"retention": "interest"})
     sweeping.consumer("OTHER", filter_subject="orders.*")
@@ -184,6 +192,7 @@ def test_what_another_consumer_may_want_is_not_buried() -> None:
     assert sweeping.found() == [b"tea"]
 
 
+@promise("whose messages no other consumer may want.")
 @pytest.mark.parametrize("options", [{"max_deliver": None}, {"deliver_policy": "new"}, {"ack_policy": "all"}])
 def test_consumers_that_prove_nothing_are_not_swept(options: dict[str, Any]) -> None:
     sweeping = Sweeping(orders={"retention": "interest"})
@@ -196,6 +205,7 @@ def test_consumers_that_prove_nothing_are_not_swept(options: dict[str, Any]) -> 
     assert sweeping.found() == []
 
 
+@promise("whose messages no other consumer may want.")
 def test_a_list_that_lacks_a_consumer_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeping = Sweeping()
     given_up(sweeping, b"tea")
@@ -211,6 +221,7 @@ def test_a_list_that_lacks_a_consumer_proves_nothing(monkeypatch: pytest.MonkeyP
     assert sweeping.found() == []
 
 
+@promise("Elsewhere there is no sweep, because a letter that is not there may have been stored.")
 @pytest.mark.parametrize(
     ("dead", "subject"),
     [
@@ -238,6 +249,7 @@ def test_without_a_pause_there_is_no_sweep() -> None:
 # -- once --------------------------------------------------------------------------------------------------------------
 
 
+@promise("or `unacknowledged` where no advisory came.")
 def test_while_advisories_wait_nothing_is_swept() -> None:
     """An advisory says more: how often it was delivered, and when."""
     sweeping = Sweeping()
@@ -253,6 +265,7 @@ def test_while_advisories_wait_nothing_is_swept() -> None:
     assert letter.headers["Dead-Letter-Reason"] == "max_deliver"
 
 
+@promise("Each dead letter is stored once")
 def test_an_advisory_that_comes_late_is_not_buried_again() -> None:
     sweeping = Sweeping(dead={"duplicate_window": 0.1})
     plan = sweeping.open()
@@ -265,6 +278,7 @@ def test_an_advisory_that_comes_late_is_not_buried_again() -> None:
     assert sweeping.bury(plan, advisory) is None
 
 
+@promise("Several programs may keep the same dead letters.")
 def test_two_programs_that_sweep_at_once_bury_once() -> None:
     sweeping = Sweeping(dead={"duplicate_window": 0.1})
     given_up(sweeping, b"1", b"2", b"3")
@@ -289,6 +303,7 @@ def read(pair: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
+@promise("A letter that is deleted after a sweep does not come back.")
 def test_a_message_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeping = Sweeping()
     worker = given_up(sweeping, b"1", b"2")
@@ -304,6 +319,7 @@ def test_a_message_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [1, 2, 3]
 
 
+@promise("A letter that is deleted after a sweep does not come back.")
 def test_a_letter_that_is_deleted_does_not_come_back_with_the_next_program() -> None:
     sweeping = Sweeping(dead={"duplicate_window": 0.1})
     worker = given_up(sweeping, b"1")
@@ -379,6 +395,7 @@ def test_a_message_that_is_too_large_with_the_headers_says_so() -> None:
 # -- ends and failures -------------------------------------------------------------------------------------------------
 
 
+@promise("A look that fails is the event `SweepFailed`, and repeated.")
 def test_a_refused_letter_is_told_and_tried_again() -> None:
     sweeping = Sweeping(dead={"max_msgs": 1, "discard": "new"})
     given_up(sweeping, b"1", b"2")
@@ -442,6 +459,8 @@ def test_a_sweep_that_ends_with_the_connection_is_silent() -> None:
 FATES: Final = ("ack", "give up", "lost", "keep")
 
 
+@promise("A message that was given up without an advisory")
+@promise("A sweep buries no message that is outstanding.")
 @settings(max_examples=examples(40), deadline=None)
 @given(
     retention=st.sampled_from(["workqueue", "interest"]),

@@ -10,6 +10,7 @@ from jsproto.client.connection.options import connect_options
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from tests.effort import first
+from tests.marks import promise
 from tests.server.harness import config
 
 STORMY: Final = NetworkConditions(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
@@ -62,11 +63,16 @@ def run(kind: type[Pair], seed: int) -> tuple[float, list[str], list[bytes], lis
     return pair.now, [repr(event) for event in pair.events], stored, read
 
 
+@promise("Early and repeated calls of `handle_timeout` are harmless.")
+@promise("Early and repeated calls are harmless.", of="jsproto:BatchAdvisories")
+@promise("Early and repeated calls are harmless.", of="jsproto:Session")
 @pytest.mark.parametrize("seed", first(range(10), 2))
 def test_early_and_repeated_calls_change_nothing(seed: int) -> None:
     assert run(Restless, seed) == run(Pair, seed)
 
 
+@promise("Early and repeated calls of `handle_timeout` are harmless.")
+@promise("Early and repeated calls are harmless.", of="jsproto:Session")
 @pytest.mark.parametrize("seed", first(range(10), 2))
 def test_late_calls_lose_nothing(seed: int) -> None:
     _, _, stored, read = run(Late, seed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from jsproto.rules.atomic_batch import ATOMIC, CLOSED, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.table import IGNORED
+from tests.marks import requirement
 
 STEPS = {pair: after for pair, after in ATOMIC.items() if after is not IGNORED}
 
 
+@requirement(39)
 def test_nothing_leaves_an_end() -> None:
     assert not [pair for pair in STEPS if pair[0] in ENDED]
 

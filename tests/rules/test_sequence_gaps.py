@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jsproto.errors import NotJSMessageError
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
 from jsproto.rules.sequence_gaps import UNKNOWN, DeliverySequence, SequenceGap
+from tests.marks import promise, requirement
 
 
 def reply(consumer_seq: int, stream_seq: int | None = None, *, delivered: int = 1, v2: bool = False) -> bytes:
@@ -102,6 +103,7 @@ def test_many_at_once_are_looked_at_one_by_one_as_long_as_nothing_is_known() -> 
     assert (deliveries.consumer_seq, deliveries.stream_seq) == (0, 0)
 
 
+@requirement(228)
 def test_a_lost_message_shows_at_the_next_one_and_once() -> None:
     deliveries = DeliverySequence()
     assert take(deliveries, reply(1)) is None
@@ -111,6 +113,7 @@ def test_a_lost_message_shows_at_the_next_one_and_once() -> None:
     assert take(deliveries, reply(5)) is None
 
 
+@requirement(228)
 def test_a_lost_message_shows_at_the_next_heartbeat_and_once() -> None:
     deliveries = DeliverySequence()
     assert take(deliveries, reply(1)) is None
@@ -147,6 +150,7 @@ def test_a_consumer_that_was_not_followed_from_the_beginning() -> None:
     assert take(deliveries, reply(72)) == SequenceGap(70, 72)
 
 
+@requirement(212)
 def test_a_server_may_change_the_version_of_its_subjects() -> None:
     deliveries = DeliverySequence()
     for number, v2 in enumerate((False, False, True, True, False), 1):
@@ -163,6 +167,8 @@ def test_what_is_no_ack_subject_changes_nothing(subject: bytes) -> None:
     assert take(deliveries, reply(2)) is None
 
 
+@promise("every message at most once, in order, until a server is killed")
+@promise("every message at most once, in order, until a server is killed: messages may then")
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from(["message", "heartbeat", "both"])), max_size=60),
     st.lists(st.integers(1, 3), min_size=60, max_size=60),

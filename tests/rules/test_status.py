@@ -25,10 +25,13 @@ from jsproto.errors import (
 )
 from jsproto.rules.status import WORDS, Meaning, classify, read_status
 from tests.grammar.recorded import frames
+from tests.marks import known_fault, requirement
 
 HIDDEN, RETRY, FATAL = Meaning
 
 
+@requirement(237, 239, 240, 241)
+@known_fault("a fetch from a consumer that is deleted waits for all of its time")
 @pytest.mark.parametrize(
     ("code", "text", "meaning", "kind"),
     [
@@ -64,6 +67,7 @@ def test_the_table(code: int, text: str, meaning: Meaning, kind: type[Error]) ->
         assert (error.code, error.description) == (code, text)
 
 
+@requirement(242)
 def test_pending_counts() -> None:
     status = read_status(
         b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 4\r\nNats-Pending-Bytes: 17\r\n\r\n", "api"
@@ -115,6 +119,7 @@ def recorded_statuses() -> set[tuple[int, str]]:
     return found
 
 
+@requirement(239)
 def test_every_recorded_status_is_known() -> None:
     found = recorded_statuses()
     assert len(found) > 10

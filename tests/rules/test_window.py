@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.rules.window import AckPace, AckWindow
+from tests.marks import known_fault, promise, requirement
 
 numbers = st.integers(-3, 60)
 
 
+@requirement(76)
 def test_the_window_of_the_draft_example() -> None:
     window = AckWindow(10, 2)
     assert window.limit == 1
@@ -28,6 +30,9 @@ def test_what_cannot_be_true_is_refused() -> None:
     assert (window.acked, window.every, window.limit) == (5, 5, 10)
 
 
+@requirement(57)
+@promise("Messages run ahead of the server's acknowledgements by a bounded window.")
+@known_fault("acknowledgements move backwards")
 @given(st.lists(st.tuples(numbers, numbers)), st.integers(1, 20), st.integers(1, 3))
 def test_monotone_and_bounded(answers: list[tuple[int, int]], maximum: int, outstanding: int) -> None:
     window = AckWindow(maximum, outstanding)
@@ -87,12 +92,14 @@ def test_a_lone_batch_gets_what_it_asks_for() -> None:
     assert [sequence for sequence in range(1, 36) if pace.due(sequence, 1)] == [10, 20, 30]
 
 
+@requirement(61)
 def test_beside_others_the_pace_doubles_up_to_its_share() -> None:
     pace = AckPace(100, 2)
     due = [(sequence, pace.every) for sequence in range(1, 260) if pace.due(sequence, 2)]
     assert due == [(1, 2), (3, 4), (7, 8), (15, 16), (31, 32), (63, 64), (127, 100), (227, 100)]
 
 
+@requirement(61)
 def test_the_pace_halves_down_to_its_share() -> None:
     pace = AckPace(500, 1)
     assert (pace.due(500, 10), pace.every) == (True, 250)
@@ -108,6 +115,8 @@ def test_of_several_that_are_due_only_the_last_is_sent() -> None:
     assert pace.acked == 35
 
 
+@requirement(76)
+@promise("Messages run ahead of the server's acknowledgements by a bounded window.")
 @given(st.integers(1, 65_535), st.lists(st.tuples(st.integers(1, 900), st.integers(1, 2000))))
 def test_sender_and_receiver_never_wait_for_each_other(asked: int, runs: list[tuple[int, int]]) -> None:
     pace = AckPace(asked, 1)

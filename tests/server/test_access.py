@@ -11,6 +11,7 @@ from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.server import Access, Permissions, Responses, Server, ServerSession, User
 from jsproto.server.access import MAX_REPLIES, Grants, quoted
 from jsproto_io.nats_server import NatsServer
+from tests.marks import promise
 from tests.server.test_faithful_links import ENDS, OPTIONS, on_a_server
 
 
@@ -123,6 +124,7 @@ def on_the_role(data: bytes, access: Access | None, now: float = 0.0) -> bytes:
     return b"".join(session.data_to_send()) + (ENDS if session.wants_close else b"")
 
 
+@promise("What their permissions do not allow is refused with the words of nats-server")
 @pytest.mark.server
 @pytest.mark.parametrize("name", SERVERS)
 def test_both_say_the_same(name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsproto.server.consume.acks import AckKind, nak_delay, read_acknowledgement, read_flow_answer
+from tests.marks import requirement
 
 VERSION_1 = "$JS.ACK.S.C.2.7.9.1000.0"
 VERSION_2 = "$JS.ACK._.szMpdrwD.S.C.2.7.9.1000.0"
@@ -53,6 +54,7 @@ def test_delays(argument: bytes, delay: int | None) -> None:
     assert nak_delay(argument) == delay
 
 
+@requirement(152)
 @pytest.mark.parametrize(
     ("header", "numbers"),
     [

@@ -13,6 +13,7 @@ from jsproto.grammar.headers import Headers
 from jsproto.server.publish.atomic import AtomicBatches
 from jsproto.server.store.context import BatchLimits, Release, ServerContext
 from jsproto.wire.frames import Msg
+from tests.marks import promise, requirement
 from tests.server.harness import Inlet
 
 STAGED = [None]  # the answer without a byte
@@ -49,6 +50,7 @@ def test_nothing_is_stored_before_the_commit() -> None:
     assert header(inlet, 3) == member(3, "1")
 
 
+@requirement(8, 9)
 def test_an_end_that_is_not_stored_marks_the_last_message() -> None:
     inlet = opened(2)
     assert inlet.publish(payload=b"3", headers=member(3, "eob")) == [{"seq": 2, "batch": "b1", "count": 2}]
@@ -61,6 +63,8 @@ def test_an_end_alone_is_incomplete() -> None:
     assert Inlet().publish(headers=member(1, "eob")) == [10176, "incomplete b1"]
 
 
+@requirement(35)
+@promise("Atomic batches have at most 1,000 messages (`BatchFullError`)")
 @pytest.mark.parametrize("mine", [True, False])
 def test_the_largest_batch(mine: bool) -> None:
     """The storing commit counts, the other does not."""
@@ -69,6 +73,7 @@ def test_the_largest_batch(mine: bool) -> None:
     assert answer == [{"seq": 1000, "batch": "b1", "count": 1000}]
 
 
+@requirement(35)
 @pytest.mark.parametrize("commit", [None, "1"])
 def test_a_batch_that_is_too_large(commit: str | None) -> None:
     inlet = opened(2, limits=BatchLimits(atomic_messages=2))
@@ -78,6 +83,7 @@ def test_a_batch_that_is_too_large(commit: str | None) -> None:
     assert inlet.stream.last_seq == 0
 
 
+@requirement(24)
 def test_a_member_in_the_way_of_the_commit_fails_all() -> None:
     inlet = opened(1)
     inlet.publish(headers=member(2, Nats_Expected_Stream="T"))
@@ -93,6 +99,7 @@ def test_a_full_stream_takes_the_whole_batch_or_nothing() -> None:
     assert inlet.publish(headers=member(2, "1")) == [{"seq": 2, "batch": "b1", "count": 2}]
 
 
+@requirement(38)
 def test_ids_of_a_batch_are_remembered() -> None:
     inlet = opened(0)
     inlet.publish(headers=member(1, Nats_Msg_Id="one"))
@@ -100,6 +107,7 @@ def test_ids_of_a_batch_are_remembered() -> None:
     assert inlet.publish(headers={"Nats-Msg-Id": "one"}) == [{"seq": 1, "duplicate": True}]
 
 
+@requirement(22)
 def test_batches_do_not_mix() -> None:
     inlet = opened(1, "a")
     assert inlet.publish(payload=b"b", headers=member(1, batch="b")) == STAGED
@@ -112,6 +120,7 @@ def test_batches_do_not_mix() -> None:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
+@requirement(11)
 def test_the_required_level_is_checked_and_not_stored() -> None:
     inlet = Inlet()
     level = {"Nats-Required-Api-Level": "2"}
@@ -174,12 +183,14 @@ def test_the_same_sequence_again_ends_the_batch() -> None:
     assert inlet.publish(headers=member(1)) == STAGED
 
 
+@requirement(100)
 def test_switched_off_and_sealed() -> None:
     assert Inlet(allow_atomic=False).publish(headers=member(1)) == [10174]
     assert Inlet(allow_atomic=None, persist_mode="async", storage="file").publish(headers=member(1)) == [10174]
     assert Inlet(sealed=True).publish(headers=member(1)) == [10109]
 
 
+@requirement(33, 34)
 def test_the_limits_are_those_of_the_stream_and_of_the_server() -> None:
     limits = BatchLimits(atomic_per_stream=1, atomic_total=2)
     inlet = opened(1, limits=limits)
@@ -209,6 +220,8 @@ def test_messages_that_are_no_members_are_not_looked_at() -> None:
 # -- silence -----------------------------------------------------------------------------------------------------------
 
 
+@requirement(27)
+@promise("nothing is stored, the server forgets the batch")
 def test_a_silent_batch_is_given_up() -> None:
     inlet = opened(1)
     assert inlet.advance(9.9) == []
@@ -226,6 +239,7 @@ def test_a_message_that_comes_too_late_finds_nothing_even_if_nobody_woke_the_ser
     assert inlet.context.atomic_open == 0
 
 
+@requirement(95)
 def test_the_advisory() -> None:
     inlet = opened(1, context=ServerContext(b"token", domain="hub", epoch=1_000_000_000))
     inlet.now = 150.0
@@ -254,6 +268,7 @@ def test_batches_are_forgotten_without_a_word() -> None:
 # -- whatever comes ----------------------------------------------------------------------------------------------------
 
 
+@promise("One atomic batch (ADR-50): stored whole, or not at all.")
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 4), st.sampled_from([None, None, "1", "eob", "no"]))))
 def test_a_batch_is_stored_whole_or_not_at_all(messages: list[tuple[str, int, str | None]]) -> None:
     inlet = Inlet()

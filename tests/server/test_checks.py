@@ -12,6 +12,7 @@ from jsproto.grammar.headers import encode_headers
 from jsproto.server.publish.checks import Staged, check, check_level
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication
+from tests.marks import requirement
 from tests.server.harness import Inlet
 
 SEQUENCE = "Nats-Expected-Last-Sequence"
@@ -73,6 +74,7 @@ def test_what_passes(headers: dict[str, str]) -> None:
     assert Staged(inlet.stream).check(message(headers), inlet.now).original is None
 
 
+@requirement(75)
 @pytest.mark.parametrize(("headers", "err_code", "description"), BAD)
 def test_what_does_not(headers: dict[str, str], err_code: int, description: str) -> None:
     inlet = filled()
@@ -117,6 +119,7 @@ def test_duplicates_are_found_behind_the_expectations_alone_and_before_them_in_a
     assert Staged(inlet.stream).check(both, inlet.now).original == 2
 
 
+@requirement(23)
 def test_the_running_state_of_a_batch() -> None:
     inlet = filled()
     staged = Staged(inlet.stream)
@@ -155,6 +158,7 @@ def test_there_must_be_room_for_the_whole_batch(options: dict[str, Any], words: 
     assert refusal_of(inlet, message(), staged) == (10077, words)
 
 
+@requirement(11)
 def test_the_required_level() -> None:
     for value in ("5", "0", "-1", "+3"):
         found = check_level(message({"Nats-Required-Api-Level": value, "A": "1"}), 5)

@@ -9,6 +9,7 @@ import pytest
 
 from jsproto.server.store.context import ACCOUNT_HASH, ServerContext
 from jsproto.wire.frames import Msg
+from tests.marks import promise, requirement
 from tests.server.consuming import Shop
 
 SECOND = 1_000_000_000
@@ -139,6 +140,7 @@ def test_a_replay_goes_at_the_pace_at_which_messages_were_stored() -> None:
 # -- flow control ------------------------------------------------------------------------------------------------------
 
 
+@requirement(153)
 def test_flow_control_is_answered_on_the_newest_subject_only() -> None:
     shop = Shop(deliver_subject="dlv", flow_control=True, idle_heartbeat=1.0, ack_policy="none")
     shop.listen()
@@ -157,6 +159,7 @@ def test_flow_control_is_answered_on_the_newest_subject_only() -> None:
     assert shop.advance(1.0) == ["100 Idle Heartbeat 4 4"]
 
 
+@requirement(152, 153)
 def test_acknowledging_by_flow_control() -> None:
     shop = Shop(messages=5, deliver_subject="dlv", ack_policy="flow_control", max_ack_pending=2)
     assert shop.listen() == ["1:1:1:4", "2:1:2:3", "100 FlowControl Request"]
@@ -410,6 +413,7 @@ def test_an_acknowledgement_of_no_message_is_answered() -> None:
     assert (shop.outstanding, shop.floor()) == (1, (0, 0))
 
 
+@promise("End the deliveries of the message, though it is not processed.")
 def test_termination() -> None:
     shop = Shop(messages=2)
     shop.pull(b"2")
@@ -466,6 +470,8 @@ def test_redelivery_when_nobody_acknowledges() -> None:
     assert shop.advance(10.0) == []
 
 
+@promise("every message at least once, until it is acknowledged or `max_deliver` is reached")
+@promise("every message at least once: again and again until it is acknowledged")
 def test_backoff_and_the_last_delivery() -> None:
     shop = Shop(messages=1, deliver_subject="dlv", backoff=[1.0, 3.0], max_deliver=3)
     assert shop.listen() == ["1:1:1:0"]

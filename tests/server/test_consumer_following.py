@@ -16,6 +16,7 @@ from jsproto.server.replication.consumer_reader import FAILURE_DELAY, ConsumerRe
 from jsproto.server.replication.progress import SETUP_DELAY, Progress
 from jsproto.server.store.context import ACCOUNT_HASH, Release, hashed
 from jsproto.wire.frames import Msg
+from tests.marks import promise, requirement
 from tests.server.sides import OnTheRole, consumers, copies, messages, sources
 from tests.server.test_following_consumers import (
     IN_2099,
@@ -64,6 +65,8 @@ class Listener(Conversation):
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 
+@requirement(162)
+@promise("Streams with retention `workqueue` and `interest` need no such steps.")
 def test_the_server_makes_a_consumer_of_a_work_queue() -> None:
     side = OnTheRole()
     origin(side)
@@ -162,6 +165,7 @@ def test_several_filters_are_those_of_the_consumer() -> None:
 # -- what is copied and acknowledged -----------------------------------------------------------------------------------
 
 
+@requirement(162)
 def test_interest_begins_with_the_consumer_and_lasts_until_the_copy() -> None:
     side = OnTheRole()
     origin(side, "interest")
@@ -233,6 +237,7 @@ def test_a_mirror_goes_on_where_its_consumer_does() -> None:
     assert [one[0] for one in copies(side, "M")] == [1, 6, 10]
 
 
+@requirement(259)
 def test_what_a_reset_passes_over_is_all_that_is_not_copied() -> None:
     """Real servers lose the first message after such a reset, where the next comes alone (FACTS.md F4.36)."""
     side = drained()
@@ -245,6 +250,7 @@ def test_what_a_reset_passes_over_is_all_that_is_not_copied() -> None:
     assert (payloads(side), payloads(side, "S")) == ([b"1", b"3", b"4"], [])  # the position is after it
 
 
+@requirement(165)
 def test_a_pause_is_obeyed_and_hides_in_the_lag() -> None:
     side = drained()
     side.api(f"CONSUMER.PAUSE.S.{name_of(side)}", {"pause_until": IN_2099})
@@ -291,6 +297,7 @@ def test_a_consumer_serves_two_copies() -> None:
 # -- errors, and how they end ------------------------------------------------------------------------------------------
 
 
+@requirement(164, 266)
 def test_another_ack_policy_is_an_error_until_it_is_right() -> None:
     side = OnTheRole()
     origin(side, "limits")
@@ -365,6 +372,7 @@ def test_answers_that_are_none_are_ignored() -> None:
     assert sources(side)[0]["error"] == error
 
 
+@requirement(263)
 def test_a_missing_stream_is_an_error_until_it_is_made() -> None:
     side = OnTheRole()
     make(side, "T", sources=[{"name": "S"}])
@@ -839,6 +847,7 @@ def test_the_ack_policy_came_with_2_14(release: Release) -> None:
 MANAGED: Final[dict[str, Any]] = {"consumer": {"name": "D", "server_managed": True}}
 
 
+@requirement(162)
 @pytest.mark.parametrize("retention", ["limits", "workqueue", "interest"])
 def test_the_draft_manages_a_consumer_of_that_name(retention: str) -> None:
     side = OnTheRole(dialect="draft")
@@ -893,6 +902,7 @@ STEPS: Final = st.one_of(
 )
 
 
+@requirement(162)
 @given(st.lists(STEPS, max_size=25), st.sampled_from(["T", "M"]))
 def test_a_work_queue_is_copied_once_and_drained_whatever_happens(steps: list[tuple[str, Any]], copy: str) -> None:
     side = OnTheRole()

@@ -11,6 +11,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.consume.settings import accept, check_change
 from jsproto.server.store.context import ServerContext
+from tests.marks import requirement
 from tests.server.harness import config
 
 CONTEXT = ServerContext(b"t")
@@ -37,6 +38,7 @@ PUSH = COMMON | {"deliver_subject": "d"}
 ACK = {"ack_policy": "explicit", "ack_wait": 30_000_000_000, "max_ack_pending": 1000}
 
 
+@requirement(149, 151, 154)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -71,6 +73,7 @@ def test_the_api_level_that_is_needed(asked: dict[str, Any], level: str) -> None
     assert metadata == {"_nats.level": "5", "_nats.req.level": level, "_nats.ver": "2.15.1"}
 
 
+@requirement(150, 154, 155, 156, 234, 262)
 @pytest.mark.parametrize(
     ("asked", "code"),
     [

@@ -13,6 +13,7 @@ from jsproto.outbox import Conversation
 from jsproto.server import AccountLimits
 from jsproto.server.api import consumers
 from jsproto.wire.frames import Msg
+from tests.marks import requirement
 from tests.server.harness import config
 from tests.server.test_server import Desk
 
@@ -234,6 +235,7 @@ def test_consumers_end_with_their_stream() -> None:
     assert office.code("CONSUMER.INFO.S.A") == 10059
 
 
+@requirement(170)
 def test_a_reset_goes_where_the_policy_allows() -> None:
     office = Office()
     for _ in range(5):
@@ -252,6 +254,7 @@ def test_a_reset_goes_where_the_policy_allows() -> None:
     assert office.ask("CONSUMER.RESET.S.T", {"seq": 6})["reset_seq"] == 6
 
 
+@requirement(177)
 def test_a_reset_of_what_is_not_there_is_not_answered() -> None:
     office = Office()
     assert office.ask("CONSUMER.RESET.S.A") is None

@@ -12,6 +12,7 @@ from jsproto.errors import APIError
 from jsproto.grammar.times import parse_timestamp
 from jsproto.server.store.context import BatchLimits, ServerContext
 from jsproto.server.store.refusals import _REFUSALS, draft_of, refusal
+from tests.marks import requirement
 
 TABLE = Path(__file__).parent.parent / "data" / "error_codes.csv"
 
@@ -30,6 +31,7 @@ def test_the_time_of_day_is_an_offset() -> None:
     assert ServerContext(b"t", epoch=epoch).timestamp(1.5) == parse_timestamp("2026-11-20T20:36:47.5Z")
 
 
+@requirement(34)
 def test_the_defaults_are_those_of_the_reference() -> None:
     context = ServerContext(b"t")
     assert context.version == "2.15.1"
@@ -47,6 +49,7 @@ def test_the_errors_are_those_of_the_table() -> None:
         assert error.description == description.replace("{}", "7")
 
 
+@requirement(83)
 @pytest.mark.parametrize(("released", "draft"), [(10205, 10203), (10206, 10204), (10207, 10205), (10208, 10206)])
 def test_the_draft_numbers_errors_differently(released: int, draft: int) -> None:
     error = draft_of(refusal(released))

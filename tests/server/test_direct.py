@@ -11,6 +11,7 @@ from hypothesis import given
 
 from jsproto.grammar.headers import status_line
 from jsproto.server.read.direct import FIELDS, MAX_SUBJECTS
+from tests.marks import requirement
 from tests.server.harness import Reader
 
 SECOND: Final = 1_000_000_000
@@ -28,6 +29,7 @@ def filled(**options: Any) -> Reader:
     return reader
 
 
+@requirement(123)
 @pytest.mark.parametrize(
     ("body", "answers"),
     [
@@ -116,6 +118,7 @@ def test_of_all_subjects_the_last_message_is_the_one_that_was_stored_last() -> N
     assert reader.last("s.>") == 5
 
 
+@requirement(118)
 @pytest.mark.parametrize(
     ("subject", "body", "answers"),
     [
@@ -168,6 +171,7 @@ def test_the_pending_counts_of_this_release_and_of_old_ones() -> None:
         assert pending(old, body) == old_counts
 
 
+@requirement(118)
 def test_old_releases_know_no_body_behind_a_subject_and_no_level() -> None:
     level = b"NATS/1.0\r\nNats-Required-Api-Level: 99\r\n\r\n"
     old, new = filled(release=OLD), filled()
@@ -180,6 +184,7 @@ def test_old_releases_know_no_body_behind_a_subject_and_no_level() -> None:
         assert status_line(header) is None
 
 
+@requirement(118)
 def test_the_draft() -> None:
     reader = filled(dialect="draft")
     ((header, _),) = reader.ask("DIRECT.GET.S", {"seq": 2})
@@ -193,6 +198,7 @@ def test_the_draft() -> None:
     assert reader.read({"multi_last": ["s.a"], "up_to_time": "1970-01-01T00:00:04Z"}) == [4, "204 EOB"]
 
 
+@requirement(134)
 def test_at_most_1024_subjects() -> None:
     reader = Reader()
     stream = reader.make()
@@ -213,6 +219,7 @@ def test_a_bound_beyond_the_end_of_a_stream_on_disk() -> None:
     assert reader.read({"multi_last": ["s.a"], "up_to_seq": 2}) == ["404 No Results"]
 
 
+@requirement(124)
 def test_a_batch_has_an_end_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jsproto.server.read.direct.MAX_PENDING", 8)
     for body in ({"seq": 1, "batch": 9}, {"seq": 1, "batch": 9, "max_bytes": 0}):
@@ -234,6 +241,7 @@ def test_what_is_too_old_is_not_read() -> None:
     assert reader.api("STREAM.INFO.S")["state"]["messages"] == 0
 
 
+@requirement(109, 112)
 @pytest.mark.parametrize(("release", "header"), [
     ((2, 15, 1), b"NATS/1.0 503\r\nNats-Subject: $JS.API.DIRECT.GET.S\r\n\r\n"), (OLD, b"NATS/1.0 503\r\n\r\n"),
 ])  # fmt: skip
@@ -296,6 +304,7 @@ def test_every_request_has_one_answer(body: bytes, is_appended: bool) -> None:
 # -- the leader's answers ----------------------------------------------------------------------------------------------
 
 
+@requirement(147, 148)
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
@@ -311,6 +320,7 @@ def test_reading_through_the_leader(body: Any, answer: int) -> None:
     assert (said["error"]["err_code"] if "error" in said else said["message"]["seq"]) == answer
 
 
+@requirement(147)
 def test_a_message_in_json() -> None:
     reader = Reader()
     reader.make(allow_direct=False)

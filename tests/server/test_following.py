@@ -15,6 +15,7 @@ from jsproto.grammar.bodies import dumps, loads
 from jsproto.grammar.headers import Headers, encode_headers
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, connect
+from tests.marks import requirement
 from tests.server.harness import Reader
 
 Copies = list[tuple[str, bytes, str]]
@@ -134,6 +135,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@requirement(166)
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_role_copies_what_a_real_server_copies(name: str, server_for: Callable[..., NatsServer]) -> None:
     wanted, said = on_the_role(name)
@@ -150,6 +152,7 @@ def test_the_role_copies_what_a_real_server_copies(name: str, server_for: Callab
         assert stable(described_by(nc)) == said
 
 
+@requirement(166, 263)
 def test_a_source_says_how_far_it_is_and_what_it_lacks() -> None:
     reader = following(filter_subject="s.a")
     assert described(reader) == {"name": "S", "lag": 0, "active": -1, "filter_subject": "s.a"}

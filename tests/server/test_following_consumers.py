@@ -9,6 +9,7 @@ import pytest
 
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
+from tests.marks import promise, requirement
 from tests.server.sides import OnARealServer, OnTheRole, Side, consumers, copies, messages, sources
 
 FC: Final = {"durable_name": "D", "deliver_subject": "to.d", "ack_policy": "flow_control"}
@@ -382,6 +383,8 @@ def cases() -> Iterator[Any]:
             yield pytest.param(scenario, release, marks=marks, id=f"{scenario.__name__}@{release}")
 
 
+@requirement(162, 163, 164, 259)
+@promise("Streams with retention `workqueue` and `interest` need no such steps.")
 @pytest.mark.parametrize(("scenario", "release"), [*cases()])
 def test_the_role_does_what_a_real_server_does(
     scenario: Callable[[Side], Any], release: str, server_for: Callable[..., NatsServer]

@@ -9,6 +9,7 @@ import pytest
 from jsproto.grammar.consumer import PriorityGroup
 from jsproto.grammar.headers import last_value
 from jsproto.wire.frames import Msg
+from tests.marks import promise
 from tests.server.consuming import ADVISORY, Shop
 
 SECOND = 1_000_000_000
@@ -63,6 +64,7 @@ def test_overflow_groups_wait_for_a_long_queue() -> None:
 # -- prioritized -------------------------------------------------------------------------------------------------------
 
 
+@promise("a lower `priority` goes first")
 def test_lower_priorities_go_first_and_equal_ones_take_turns() -> None:
     s = shop("prioritized")
     for name, priority in (("d", 2), ("b", 1), ("c", 1), ("a", 0)):

@@ -15,6 +15,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.headers import encode_headers
 from jsproto.server.replication.replicas import Lag
 from jsproto.wire.encoder import encode_pub
+from tests.marks import promise, requirement
 from tests.server.harness import Reader
 
 STOPPED: Final = Lag(seconds=float("inf"))
@@ -32,6 +33,9 @@ def seen(reader: Reader, subject: str = "s.a", stream: str = "S", times: int = 6
     return {reader.last(subject, stream) for _ in range(times)}
 
 
+@requirement(107)
+@promise("what the answering replica or mirror holds: the last writes may be missing")
+@promise('`"direct"` is quick: a replica answers')
 def test_every_copy_answers_and_chance_says_which() -> None:
     reader = replicated()
     one, other = reader.server.replicas("S")
@@ -49,6 +53,7 @@ def test_every_copy_answers_and_chance_says_which() -> None:
     assert seen(reader) == {6}
 
 
+@requirement(107)
 def test_the_same_token_gives_the_same_stale_reads() -> None:
     def reads() -> list[Any]:
         reader = replicated()
@@ -60,6 +65,7 @@ def test_the_same_token_gives_the_same_stale_reads() -> None:
     assert set(reads()) == {1, "404 Message Not Found"}
 
 
+@requirement(252)
 def test_a_replica_that_lags_by_time() -> None:
     reader = replicated()
     for replica in reader.server.replicas("S"):
@@ -75,6 +81,7 @@ def test_a_replica_that_lags_by_time() -> None:
     assert seen(reader) == {1, 2}
 
 
+@requirement(254)
 def test_time_alone_brings_a_copy_nearer() -> None:
     """Nobody has to ask: a consumer of a mirror gets what arrives there."""
     reader = replicated()
@@ -179,6 +186,7 @@ def streams(reader: Reader, stream: str = "S", times: int = 60) -> set[bytes]:
     return {header.partition(b"Nats-Stream: ")[2].partition(b"\r\n")[0] for header in headers}
 
 
+@requirement(108)
 def test_a_mirror_answers_for_the_stream_that_it_mirrors_under_its_own_name() -> None:
     reader = mirrored()
     assert streams(reader) == {b"S", b"M"}
@@ -202,6 +210,7 @@ def test_a_mirror_has_the_same_sequences_and_times_without_what_belonged_to_the_
     assert [stored.header for stored in mirror] == [None, origin[1].header, None]
 
 
+@requirement(253)
 def test_a_mirror_that_lags() -> None:
     reader = mirrored()
     mirror = reader.server.mirror("M")
@@ -261,6 +270,7 @@ def test_whoever_comes_first() -> None:
     assert [stored.seq for stored in reader.server.stream("M")] == [1, 2]
 
 
+@requirement(111)
 def test_whether_a_mirror_is_read_directly_is_what_its_origin_says() -> None:
     reader = Reader()
     reader.make()
@@ -318,6 +328,7 @@ steps = st.one_of(
 )
 
 
+@promise("what the answering server holds")
 @given(st.lists(steps, max_size=25), st.sampled_from([{}, {"max_msgs_per_subject": 1}, {"max_msgs": 3}]))
 def test_a_copy_is_what_its_origin_was(history: list[tuple[str, Any]], limits: dict[str, int]) -> None:
     """At every moment it equals a state of its origin, never an older one than before. Without lag it is the last one.

@@ -19,6 +19,7 @@ from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode_connect, encode_pub, encode_sub
 from jsproto.wire.frames import Msg
 from tests.effort import examples
+from tests.marks import promise
 
 EPOCH: Final = 1_795_000_000_000_000_000
 SUBJECTS: Final = ("s.a", "s.b", "w.a", "i.a", "c.a")
@@ -159,6 +160,7 @@ ALL: Final = [
 ]
 
 
+@promise("Streams with file storage survive in `--store_dir`")
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40), st.lists(STEPS, max_size=15))
 def test_it_answers_as_if_it_had_not_ended(before: list[tuple[Any, ...]], after: list[tuple[Any, ...]]) -> None:
@@ -202,6 +204,7 @@ def test_a_message_id_is_known_after_a_restart() -> None:
     ]  # fmt: skip
 
 
+@promise("Streams with file storage survive in `--store_dir`")
 def test_what_is_in_memory_is_lost() -> None:
     first = Server(token=b"t")
     for name, storage in (("F", "file"), ("M", "memory")):
@@ -239,6 +242,7 @@ def resealed(body: dict[str, Any]) -> bytes:
     return b"jsproto-server 2 %d %b\n" % (len(data), sha256(data).hexdigest().encode()) + data
 
 
+@promise("A file that is foreign or damaged is refused.")
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
@@ -261,6 +265,7 @@ def test_what_is_foreign_or_damaged_is_refused(spoil: Any, complaint: str) -> No
     assert server.api.streams == {}
 
 
+@promise("A file that is foreign or damaged is refused.")
 def test_nothing_is_taken_up_by_halves() -> None:
     body = json.loads(saved_one().split(b"\n", 1)[1])
     second = json.loads(json.dumps(body["streams"][0]).replace('"S"', '"T"'))

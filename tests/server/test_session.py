@@ -14,6 +14,7 @@ from jsproto.server.server import Server
 from jsproto.server.session import MAX_OUTSTANDING_PINGS, PING_INTERVAL, ServerSession
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.frames import Err, Frame, Info, Msg, Ok, Ping, Pong
+from tests.marks import promise
 
 CONNECT = {"verbose": False, "headers": True, "no_responders": True}
 
@@ -198,6 +199,7 @@ def session(server: Server, **bounds: Any) -> ServerSession:
     return made
 
 
+@promise("Memory is bounded whatever the peer sends.")
 def test_what_a_client_costs_is_bounded() -> None:
     server = Server(token=b"t")
     made = session(server, max_subscriptions=2, max_pending=2000)
@@ -266,6 +268,7 @@ def _request(verb: str, config: dict[str, Any]) -> bytes:
 REQUESTS = st.builds(_request, st.sampled_from(["CREATE", "UPDATE", "INFO", "DELETE", "LIST", "OTHER"]), CONFIGS)
 
 
+@promise("Receiving never raises.")
 @given(st.lists(LINES | REQUESTS | st.binary(max_size=9), max_size=25), st.integers(1, 40))
 def test_whatever_arrives_nothing_is_raised(lines: list[bytes], size: int) -> None:
     link = Link()

@@ -10,6 +10,7 @@ from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.settings import DUPLICATE_WINDOW, accept, change
+from tests.marks import requirement
 
 CONTEXT = ServerContext(b"token")
 
@@ -40,6 +41,7 @@ def test_a_name_that_can_be_no_token_is_refused(name: str) -> None:
     assert caught.value.err_code == 10052
 
 
+@requirement(249)
 def test_what_is_false_or_nothing_is_said_as_servers_say_it() -> None:
     config = accepted(max_msgs=0, max_bytes=0, allow_atomic=False, no_ack=False, persist_mode="default")
     assert (config.max_msgs, config.max_bytes) == (-1, -1)
@@ -47,6 +49,7 @@ def test_what_is_false_or_nothing_is_said_as_servers_say_it() -> None:
     assert config.storage == "file"
 
 
+@requirement(103, 250)
 @pytest.mark.parametrize(
     ("fields", "level"),
     [
@@ -64,6 +67,7 @@ def test_the_level_that_a_configuration_needs(fields: dict[str, Any], level: str
     assert config.metadata == {"mine": "1", "_nats.level": "5", "_nats.req.level": level, "_nats.ver": "2.15.1"}
 
 
+@requirement(105, 246, 247)
 @pytest.mark.parametrize(
     ("fields", "code", "err_code", "words"),
     [
@@ -98,6 +102,7 @@ def test_no_time_is_negative(name: str) -> None:
     assert caught.value.err_code == 10052
 
 
+@requirement(243)
 def test_the_persist_mode_stays() -> None:
     old = accepted(persist_mode="async")
     assert change(old, StreamConfig("S", persist_mode="async", allow_batched=True), CONTEXT).allow_batched
@@ -105,6 +110,7 @@ def test_the_persist_mode_stays() -> None:
         change(old, StreamConfig("S"), CONTEXT)
 
 
+@requirement(248)
 @pytest.mark.parametrize("mode", [None, "", "default", "async"])
 def test_leaving_the_persist_mode_out_is_a_change_of_an_asynchronous_stream(mode: Any) -> None:
     for old, can_change in ((accepted(persist_mode="async"), mode == "async"), (accepted(), mode != "async")):
@@ -116,17 +122,20 @@ def test_leaving_the_persist_mode_out_is_a_change_of_an_asynchronous_stream(mode
             assert (caught.value.code, caught.value.err_code) == (500, 10052)
 
 
+@requirement(248)
 def test_scaling_up_is_for_streams_that_persist_at_once() -> None:
     assert change(accepted(), StreamConfig("S", num_replicas=3), CONTEXT).num_replicas == 3
     with pytest.raises(APIError, match="replicated streams"):
         change(accepted(persist_mode="async"), StreamConfig("S", persist_mode="async", num_replicas=3), CONTEXT)
 
 
+@requirement(246)
 def test_an_asynchronous_stream_takes_fast_ingest() -> None:
     config = accepted(persist_mode="async", allow_batched=True)
     assert (config.persist_mode, config.allow_batched) == ("async", True)
 
 
+@requirement(110)
 @pytest.mark.parametrize(("asked", "told"), [(None, False), (False, False), (True, True)])
 def test_reading_directly_is_as_asked_and_in_the_draft_as_the_limit_says(asked: bool | None, told: bool) -> None:
     for limit in (None, -1, 1):
@@ -135,6 +144,7 @@ def test_reading_directly_is_as_asked_and_in_the_draft_as_the_limit_says(asked: 
         assert accept(config, ServerContext(b"token", dialect="draft")).allow_direct is (limit == 1)
 
 
+@requirement(250)
 @pytest.mark.parametrize(
     ("release", "level"), [((2, 11, 11), 1), ((2, 12, 0), 2), ((2, 12, 8), 3), ((2, 14, 0), 4), ((2, 15, 1), 5)]
 )
@@ -160,6 +170,7 @@ TO_Z = [{"src": "s.a", "dest": "z"}]
 OVERLAP = [{"src": "s.*", "dest": "z.$1"}, {"src": "s.>", "dest": "y.>"}]
 
 
+@requirement(163)
 @pytest.mark.parametrize(
     ("sources", "err_code"),
     [

@@ -9,6 +9,7 @@ from jsproto.grammar.headers import Headers, encode_headers
 from jsproto.server.publish.checks import check
 from jsproto.server.replication.sourcing import copied
 from jsproto.server.store.stream import Publication, Stored
+from tests.marks import requirement
 from tests.server.harness import Inlet
 
 OF_THE_PUBLISH = {
@@ -17,6 +18,7 @@ OF_THE_PUBLISH = {
 }  # fmt: skip
 
 
+@requirement(106)
 @pytest.mark.parametrize("name", [name for name in OF_THE_PUBLISH if name.startswith("Nats-Expected")])
 def test_what_was_expected_of_the_origin_is_not_expected_of_a_copy(name: str) -> None:
     inlet = Inlet()
@@ -30,6 +32,7 @@ def test_what_was_expected_of_the_origin_is_not_expected_of_a_copy(name: str) ->
     assert dict(Headers.parse(copy.header).items()) == {"K": "v", "X-Nats-Expected-Stream": "kept"}
 
 
+@requirement(106)
 def test_a_member_of_a_batch_is_copied_as_a_message_of_its_own() -> None:
     copy = copied(Stored(8, b"s.a", encode_headers(OF_THE_PUBLISH), b"x", 0, 0.0))
     assert (copy.subject, copy.header, copy.payload) == (b"s.a", None, b"x")

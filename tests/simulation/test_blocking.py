@@ -17,6 +17,7 @@ from jsproto.events import Connected, Disconnected, Event
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.sync import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, search, simulate
+from tests.marks import promise
 from tests.simulation.both import first_failing, report_of
 from tests.simulation.shop_blocking import check, check_progress, shop
 
@@ -213,11 +214,13 @@ def consume() -> None:
         js.subscribe("s", cb=print)
 
 
+@promise("Threads, and so callbacks of subscriptions, are refused, and there are no hosts.")
 @pytest.mark.parametrize("wrong", [start_thread, consume])
 def test_threads_are_refused(wrong: Callable[[], object]) -> None:
     assert isinstance(run(wrong).error, NotSimulatedError)
 
 
+@promise("Threads, and so callbacks of subscriptions, are refused, and there are no hosts.")
 def test_hosts_are_refused() -> None:
     error = run(lambda: None, hosts={"one": lambda: None}).error
     assert isinstance(error, NotSimulatedError)

@@ -14,6 +14,7 @@ from jsproto.client.consume.work import ConsumerWork, FailureRule
 from jsproto.testing import NetworkConditions
 from jsproto_io.testing.simulation import Report, search
 from tests.effort import examples
+from tests.marks import promise
 from tests.simulation import consuming, scenes
 from tests.simulation.both import first_failing, report_of
 
@@ -30,11 +31,14 @@ def first_out_of_order(seeds: range) -> Report | None:
     return None
 
 
+@promise("| returns | it is acknowledged, unless the callback has settled it |")
+@promise("a lost link do not end it.")
 @pytest.mark.slow
 def test_nothing_is_acknowledged_before_its_callback_has_returned() -> None:
     search(scenes.main, seeds=SEEDS, hosts=consuming.workers, check=scenes.check_progress)
 
 
+@promise("| returns | it is acknowledged, unless the callback has settled it |")
 @pytest.mark.slow
 def test_an_early_acknowledgement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     take = ConsumerWork.take
@@ -51,11 +55,13 @@ def test_an_early_acknowledgement_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert "were acknowledged, and have no bill" in str(found.error)
 
 
+@promise("messages of one key are worked on one after the other, in the order of the stream.")
 def test_order_is_kept_within_a_key() -> None:
     found = first_out_of_order(range(examples(200)))
     assert found is None, found
 
 
+@promise("messages of one key are worked on one after the other, in the order of the stream.")
 def test_a_key_that_does_not_wait_for_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FailureRule, "again_within", lambda *_: None)
     found = first_out_of_order(SEEDS)
@@ -63,11 +69,14 @@ def test_a_key_that_does_not_wait_for_what_comes_again_is_found(monkeypatch: pyt
     assert "out of order" in str(found.error)
 
 
+@promise("Several programs may keep the same dead letters.")
+@promise("Each dead letter is stored once")
 @pytest.mark.slow
 def test_dead_letters_are_stored_once() -> None:
     search(consuming.dead_letters, seeds=SEEDS, hosts=consuming.undertakers, check=consuming.check_dead_letters)
 
 
+@promise("Each dead letter is stored once")
 @pytest.mark.slow
 def test_a_dead_letter_that_is_stored_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(js: Any, plan: Any, letter: Any, now: float, *_: Any, **__: Any) -> Generator[Any, Any, Any]:

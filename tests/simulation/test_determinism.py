@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from tests.effort import EFFORT
+from tests.marks import promise
 
 CLIENTS = ("asyncio", "trio", "blocking")
 OTHERS = [f"python3.{minor}" for minor in range(11, 15) if minor != sys.version_info.minor]
@@ -55,6 +56,7 @@ def test_other_pythons_give_the_same_digests(python: str) -> None:
     assert digests(7, clients, python) == digests(8, clients)
 
 
+@promise("the same seed gives the same bytes at the same times")
 @pytest.mark.slow
 def test_several_processes_give_one_digest() -> None:
     """For each kind of clients."""

@@ -17,6 +17,7 @@ from jsproto.events import Connected, Disconnected, Event, LameDuckMode
 from jsproto.testing import Fault, NetworkConditions
 from jsproto_io.testing.simulation import Report, current, simulate
 from tests.effort import first
+from tests.marks import promise
 from tests.simulation.both import report_of
 
 CALM = NetworkConditions()
@@ -78,6 +79,7 @@ def calling(program: Any, clients: str, **options: Any) -> Any:
     return main
 
 
+@promise("`connect` waits for a server, with the same attempts and pauses")
 @pytest.mark.parametrize("clients", WAITS)
 def test_connect_waits_until_the_server_is_there(clients: str) -> None:
     connected = run(calling(WAITS[clients], clients), clients, faults=[DOWN])
@@ -179,6 +181,7 @@ def moves_blocking(events: list[Event]) -> list[int]:
 MOVES: Any = {"asyncio": moves_asyncio, "trio": moves_trio, "blocking": moves_blocking}
 
 
+@promise("If there is another server, the connection moves there at a moment when no request")
 @pytest.mark.parametrize("seed", first(range(5), 2))
 @pytest.mark.parametrize("clients", MOVES)
 def test_the_link_moves_between_two_publishes(clients: str, seed: int) -> None:

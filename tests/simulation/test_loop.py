@@ -26,6 +26,7 @@ from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, simulate
 from jsproto_io.testing.simulation.engine import TURN
 from jsproto_io.testing.simulation.sandbox import COLLECT_EVERY
+from tests.marks import promise
 from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks, report_of
 
 URL = "nats://somewhere"
@@ -49,6 +50,7 @@ def failed(main: Callable[[], Awaitable[Any]], **options: Any) -> BaseException:
     return report.error
 
 
+@promise("`random`, `os.urandom`, `uuid`, `secrets` and the clocks of `time` are simulated.")
 def test_time_passes_at_once_and_is_the_same_everywhere() -> None:
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
@@ -107,6 +109,7 @@ def test_links_that_break_and_servers_that_are_down() -> None:
     check_that_it_sees_breaks(simulate, connect, asyncio.sleep)
 
 
+@promise("are refused with `NotSimulatedError`")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -123,6 +126,7 @@ def test_what_has_no_simulation_is_refused(wrong: Callable[[], Awaitable[Any]]) 
     assert isinstance(failed(main), NotSimulatedError)
 
 
+@promise("are refused with `NotSimulatedError`")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -176,6 +180,7 @@ def test_a_buffered_protocol_is_refused() -> None:
     assert "BufferedProtocol" in str(failed(main))
 
 
+@promise("A program that nothing can wake up any more ends with `StuckError`")
 def test_a_hang_is_an_error() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
@@ -184,6 +189,7 @@ def test_a_hang_is_an_error() -> None:
     assert isinstance(failed(forever), StuckError)
 
 
+@promise("A program that nothing can wake up any more ends with `StuckError`")
 def test_a_connected_client_that_waits_for_ever_is_bounded_by_time() -> None:
     async def main() -> None:
         async with connect(URL):
@@ -192,6 +198,7 @@ def test_a_connected_client_that_waits_for_ever_is_bounded_by_time() -> None:
     assert str(failed(main, until=1000.0)) == "no end within 1000 s"
 
 
+@promise("A program that nothing can wake up any more ends with `StuckError`")
 def test_a_task_that_polls_sees_time_pass_and_is_bounded_by_turns() -> None:
     async def main() -> None:
         while asyncio.get_running_loop().time() < 100 * TURN:
@@ -219,6 +226,7 @@ def test_what_refuses_to_end_is_closed() -> None:
     assert calm(main) is False
 
 
+@promise("`random`, `os.urandom`, `uuid`, `secrets` and the clocks of `time` are simulated.")
 def test_entropy_comes_from_the_seed_and_is_the_systems_again_afterwards() -> None:
     async def main() -> list[object]:
         return [os.urandom(8), random.random(), secrets.token_hex(4), random.SystemRandom().random()]
@@ -323,6 +331,8 @@ def test_a_host_that_is_started_again_leaves_its_links() -> None:
     assert simulate(main, faults=[], conditions=HERE).result == 1
 
 
+@promise("A killed one stops at once: no `finally` of it runs.")
+@promise("It is started again, and so is one that fails.")
 def test_a_host_that_is_killed_does_nothing_more() -> None:
     seen: list[object] = []
 
@@ -349,6 +359,7 @@ def test_a_host_that_is_killed_does_nothing_more() -> None:
     assert seen.count("finally") == 2  # closed after the end
 
 
+@promise("It is started again, and so is one that fails.")
 def test_a_host_that_fails_is_started_again_and_one_that_returns_is_not() -> None:
     starts: list[float] = []
 
@@ -378,6 +389,7 @@ def test_a_program_starts_a_host_itself() -> None:
     assert calm(main) == 2
 
 
+@promise("then nothing goes wrong any more, and the rest has to make progress")
 def test_after_healing_everything_succeeds() -> None:
     async def main() -> float:
         await current().healed()

@@ -16,6 +16,7 @@ from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotDeterministicError, Report, SimulationFailedError, search, simulate
 from jsproto_io.testing.simulation.engine import Clients
 from jsproto_io.testing.simulation.search import plan
+from tests.marks import promise
 from tests.simulation import scenes
 from tests.simulation.both import first_failing, report_of
 
@@ -89,6 +90,7 @@ def test_a_host_with_a_defect_is_not_searched() -> None:
         search(main, hosts={"worker": worker})
 
 
+@promise("A program that is not deterministic is reported as that: each failure is run three times.")
 def test_a_program_that_is_not_deterministic_is_an_error() -> None:
     calls = itertools.count()
 
@@ -160,6 +162,7 @@ def check_once(report: Report) -> None:
     assert len(list(report.server.stream("S"))) == 1, "stored twice"
 
 
+@promise("A failure raises `SimulationFailedError`, an `AssertionError` with the `report`.")
 def test_what_a_search_finds_is_raised_with_its_report() -> None:
     with pytest.raises(SimulationFailedError, match="stored twice") as caught:
         search(stores_twice, check=check_once, faults=cut_later)
@@ -174,6 +177,7 @@ def test_what_a_search_finds_is_raised_with_its_report() -> None:
     assert (str(returned.error)[:12], returned.digest) == ("stored twice", found.digest)
 
 
+@promise("A failure raises `SimulationFailedError`, an `AssertionError` with the `report`.")
 def test_what_passes_is_returned() -> None:
     assert search(stores_twice, check=check_once, seeds=[1], faults=()) is None
     assert simulate(stores_twice, check=check_once, faults=()).error is None
@@ -187,6 +191,7 @@ def fails_blocking() -> None:
     raise LookupError("here")
 
 
+@promise("A failure raises `SimulationFailedError`, an `AssertionError` with the `report`.")
 @pytest.mark.parametrize("clients", get_args(Clients))
 def test_a_failure_is_raised_with_each_kind_of_clients(clients: Clients) -> None:
     program = fails if clients in ("asyncio", "trio") else fails_blocking

@@ -12,6 +12,7 @@ import pytest
 
 from jsproto.testing import Fault, NetworkConditions
 from jsproto_io.testing.simulate import made, main, seeds_of
+from tests.marks import promise
 from tests.readmes import program_with
 from tests.simulation.test_determinism import ROOT
 from tests.testing_io.test_plugin import pytest_run
@@ -103,6 +104,7 @@ def test_texts_make_faults_and_nothing_else() -> None:
             seeds_of(wrong)
 
 
+@promise("With the two last lines of `worker` the other way round it passes with all 500 seeds.")
 @pytest.mark.slow
 def test_the_program_of_the_readme_finds_the_bug_and_its_control_passes(tmp_path: Path) -> None:
     program = program_with("transports/jsproto_io/testing", "def test_no_job_is_lost")

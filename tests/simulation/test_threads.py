@@ -14,6 +14,7 @@ from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.dialer import ambient_dialer
 from jsproto_io.sync import Connection, connect
 from jsproto_io.testing.simulation import Report, current
+from tests.marks import promise
 from tests.simulation.both import first_failing, report_of
 
 URL = "nats://somewhere"
@@ -34,6 +35,7 @@ def until_stored(js: Any, subject: str) -> None:
             continue
 
 
+@promise("anything that uses `jsproto_io.sync` | real | no")
 def test_threads_of_a_program_reach_the_server_through_its_faults() -> None:
     def main() -> int:
         with connect(URL, reconnect_time_wait=0.01) as nc:
@@ -133,6 +135,7 @@ def test_a_defect_of_the_server_is_the_error() -> None:
     assert isinstance(run(main).error, ZeroDivisionError)
 
 
+@promise("The same seed may fail once and pass once, so nothing is shrunk.")
 def test_a_failure_is_not_shrunk() -> None:
     def main() -> None:
         with connect(URL):

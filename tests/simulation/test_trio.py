@@ -17,6 +17,7 @@ import trio
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, search
 from jsproto_io.trio import connect
+from tests.marks import promise
 from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks, first_failing, report_of
 from tests.simulation.shop_trio import check, check_progress, shop, worker
 
@@ -69,6 +70,7 @@ def test_links_that_break_and_servers_that_are_down() -> None:
     check_that_it_sees_breaks(run, connect, trio.sleep)
 
 
+@promise("A killed host is cut off at once, and its tasks are cancelled")
 def test_a_host_that_is_killed_is_not_heard_of_until_it_is_started_again() -> None:
     began: list[float] = []
 

@@ -20,6 +20,7 @@ from pyspark_jetstream.markers import (
     refusal,
 )
 from pyspark_jetstream.option_fields import OptionError
+from tests.marks import promise
 from tests.spark.memory import OPTIONS
 
 pytestmark = pytest.mark.spark
@@ -27,6 +28,7 @@ TASK = TaskId("q", 5, 2)
 JOB = TaskId("job", 5, 2, in_turn=False)
 
 
+@promise("With `atomic` a checkpoint that is older than the target fails before a row is stored.")
 @pytest.mark.parametrize(
     ("own", "whole", "older", "verdict", "of_job"),
     [
@@ -56,6 +58,7 @@ def test_each_line_of_the_table(
     assert judge(JOB, found) is of_job
 
 
+@promise("repeated after the target has dropped their markers")
 def test_the_first_micro_batch_has_nothing_to_be_proved_by() -> None:
     """Its markers may have been dropped, and then it looks new. The README says so."""
     assert judge(TaskId("q", 0, 0), Found(None, None, False)) is Verdict.BEGIN

@@ -51,6 +51,7 @@ from pyspark_jetstream.planning import Range, covers, later, split
 from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
 from pyspark_jetstream.sink import JetStreamWriter
 from pyspark_jetstream.source import share
+from tests.marks import promise
 from tests.spark.standalone import zipped
 from tests.tools import generate_options
 
@@ -129,6 +130,7 @@ def test_names_that_spark_adds() -> None:
     assert (read_options(given).streams, write_options(given).stream) == (("S",), "S")
 
 
+@promise("executors get the content. Never shown")
 def test_the_connection() -> None:
     connection = reading(
         **{
@@ -143,6 +145,7 @@ def test_the_connection() -> None:
     assert pickle.loads(pickle.dumps(connection)) == connection
 
 
+@promise("Never shown")
 def test_secrets_are_not_shown() -> None:
     secrets = [field for field, option in options_of(ConnectionOptions) if option.text.endswith("Never shown")]
     assert secrets == ["user_credentials", "password", "token", "nkeys_seed_str", "tls_key"]
@@ -238,6 +241,7 @@ def test_a_column_origin_that_names_no_rows() -> None:
         check_write_schema(airports, writing(subject="a"))
 
 
+@promise("The end is for `read` only, and exclusive")
 def test_a_streaming_read_has_no_end() -> None:
     def reader(**ends: str) -> object:
         return JetStreamDataSource({"servers": "a", "stream": "S", **ends}).streamReader(schema(seq=LongType()))
@@ -249,6 +253,7 @@ def test_a_streaming_read_has_no_end() -> None:
         assert reader(endingOffsets=none)
 
 
+@promise("A schema of your own with some of these columns (and `timestamp_ns`) reads just them.")
 def test_columns_that_are_read() -> None:
     check_read_schema(schema(seq=LongType(), headers=HEADERS))
     assert JetStreamDataSource.name() == "jetstream"
@@ -260,6 +265,7 @@ def test_columns_that_are_read() -> None:
             check_read_schema(wrong)
 
 
+@promise("drop columns that cannot be written")
 def test_columns_that_are_written() -> None:
     wanted = schema(data=StringType(), headers=MapType(StringType(), ArrayType(StringType())))
     assert check_write_schema(wanted, writing(subject="a")) == ["data", "headers"]
@@ -394,6 +400,7 @@ def test_a_checkpoint_of_other_streams() -> None:
         check_streams(found, ("A",))
 
 
+@promise("A micro-batch that comes again is split as it was")
 @given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 20))
 def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int) -> None:
     whole = Range(lo, lo + span, StreamPosition("S", lo + span - 1))

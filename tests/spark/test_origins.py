@@ -23,6 +23,7 @@ from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.origins import MAX_RUNS, attempt_number, segments_of, task_number
 from pyspark_jetstream.repetition import pieces_of
 from pyspark_jetstream.rows import chunks_of
+from tests.marks import promise
 from tests.spark.conftest import Made, data_of
 from tests.spark.memory import ATTEMPT, KIND, TARGET, Row, chunks_in
 
@@ -85,6 +86,7 @@ def segments(*rows: tuple[int | None, int | None, int | None], attempt: int | No
     ]
 
 
+@promise("Names hold where nothing lies between source and sink: no shuffle, cache or table.")
 def test_rows_are_named_where_their_own_task_read_them() -> None:
     """Row by row: neighbours change nothing."""
     one = [(1, 3, ATTEMPT), (1, 5, ATTEMPT), (1, 5, ATTEMPT)]
@@ -99,6 +101,7 @@ def test_rows_are_named_where_their_own_task_read_them() -> None:
     assert segments(*one[:1], *other, *one[1:2]) == [(1, [3], True), (None, 4, True), (1, [5], True)]
 
 
+@promise("`atomic` takes names in the source's order alone")
 def test_names_that_do_not_tell_how_far_a_task_has_come() -> None:
     """They come out of order, or not all rows have one, or they are too many for a marker."""
 
@@ -190,6 +193,7 @@ def arrow(rows: Sequence[tuple[str, bytes, str | None]], large: bool = False) ->
     return [*chunks_of([batch], batch.schema.names, None, TARGET, 0)]
 
 
+@promise("A repeated `atomic` task without names has to bring the same rows in the same order.")
 @given(texts, st.integers(0, 12), st.booleans())
 def test_a_digest_knows_rows_and_their_order_alone(
     rows: list[tuple[str, bytes, str | None]], cut: int, large: bool
@@ -237,6 +241,7 @@ def ids_of(rows: Sequence[Row], **more: Any) -> dict[str, list[str]]:
 cut_places = st.lists(st.integers(1, 20), max_size=4)
 
 
+@promise("every row once, as long as the repetition comes within the stream's")
 @given(st.data(), st.booleans())
 def test_ids_do_not_depend_on_what_came_before(data: st.DataObject, named: bool) -> None:
     """Rows vanish, and others come in other chunks: the rest has the ids that it had. No two rows have the same."""
@@ -264,6 +269,7 @@ def test_equal_rows_are_as_many_ids() -> None:
     assert len({*ids_of(named)["x"]}) == 3
 
 
+@promise("every row once, as long as the repetition comes within the stream's")
 @given(st.data())
 def test_shuffled_rows_have_their_ids_in_whatever_order(data: st.DataObject) -> None:
     """Another task has read them, so content counts, of several rows of a message too."""
@@ -273,6 +279,8 @@ def test_shuffled_rows_have_their_ids_in_whatever_order(data: st.DataObject) -> 
     assert first == again == ids_of(rows, named=False)
 
 
+@promise("every row once, as long as the repetition comes within the stream's")
+@promise("Names hold where nothing lies between source and sink: no shuffle, cache or table.")
 def test_ids_do_not_depend_on_how_many_tasks_a_chunk_has() -> None:
     """``coalesce`` puts many ranges into a partition. The less rows they have left, the more come in a chunk."""
     rows = [Row(f"{task}.{seq}", task, seq) for task in range(3 * MAX_RUNS) for seq in (1, 2, 3)]
@@ -281,6 +289,7 @@ def test_ids_do_not_depend_on_how_many_tasks_a_chunk_has() -> None:
     assert ids_of(left) == {row.data: whole[row.data] for row in left}
 
 
+@promise("every row once, as long as the repetition comes within the stream's")
 def test_partitions_and_micro_batches_have_ids_of_their_own() -> None:
     """Equal rows in two of them are two rows, with names too: a union puts a range into several."""
     for named in (True, False):
@@ -296,6 +305,8 @@ def test_partitions_and_micro_batches_have_ids_of_their_own() -> None:
 # -- from a stream into another one ------------------------------------------------------------------------------------
 
 
+@promise("every row once, as long as the repetition comes within the stream's")
+@promise("A repeated task then knows its rows by name")
 @pytest.mark.parametrize("delivery", ["atomic", "fastDedup"])
 @pytest.mark.parametrize("named", [True, False])
 def test_keys_are_overwritten_between_two_tries(

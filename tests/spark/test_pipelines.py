@@ -23,6 +23,7 @@ from jsproto_io.cli.demo import find_flights
 from jsproto_io.cli.records import open_source
 from jsproto_io.sync import connect
 from pyspark_jetstream.pipelines.jobs import audit, export, ingest, mirror, replay
+from tests.marks import promise
 from tests.spark.conftest import ROOT, Made, fill
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def bodies(js: JetStream, name: str) -> list[bytes]:
 # -- ingest and export -------------------------------------------------------------------------------------------------
 
 
+@promise("gives the table back that `ingest` took")
+@promise("`ingest`, `mirror` and `replay` store every row")
 def test_flights_there_and_back(run: Programs, spark: SparkSession, made: Callable[[str], str], tmp_path: Path) -> None:
     name, flights, out = made(""), tmp_path / "flights.csv", tmp_path / "out"
     with open_source(os.fspath(find_flights())) as source:
@@ -111,6 +114,7 @@ def test_flights_there_and_back(run: Programs, spark: SparkSession, made: Callab
     assert (out / f"nats_subject={name}.UA.JFK").is_dir()
 
 
+@promise("gives the table back that `ingest` took")
 def test_all_kinds_of_values_there_and_back(
     run: Programs, spark: SparkSession, made: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -129,6 +133,8 @@ def test_all_kinds_of_values_there_and_back(
     assert [row.pairs for row in came.orderBy("id").collect()] == [{"k": 2}, None]
 
 
+@promise("then stores nothing twice within the duplicate window")
+@promise("What the target has seen by its id within its duplicate window it drops")
 def test_columns_as_messages_headers_and_ids(
     run: Programs, js: JetStream, made: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -146,6 +152,7 @@ def test_columns_as_messages_headers_and_ids(
     ]
 
 
+@promise("With `--checkpoint` that holds from run to run.")
 def test_files_that_arrive(run: Programs, js: JetStream, made: Callable[[str], str], tmp_path: Path) -> None:
     name, folder = made(""), tmp_path / "in"
     folder.mkdir()
@@ -236,6 +243,9 @@ def test_mirror_by_queries(run: Programs, js: JetStream, stream: Made, tmp_path:
     assert "`nothing` cannot be resolved" in failed["error"]
 
 
+@promise("With `--checkpoint` that holds from run to run.")
+@promise("`replay`, and `mirror` without a query")
+@promise("The numbers of a summary are right as long")
 def test_mirror_goes_on_where_it_ended(run: Programs, js: JetStream, stream: Made, made: Any, tmp_path: Path) -> None:
     name, target = stream(50), made("copy")
     js.publish(f"{name}.x", b"51", headers={"Plain": "p", "Nats-Msg-Id": "i", "Nats-Expected-Stream": name})
@@ -248,6 +258,7 @@ def test_mirror_goes_on_where_it_ended(run: Programs, js: JetStream, stream: Mad
     assert headers == [("Plain", "p")]
 
 
+@promise("A work queue that `mirror` has emptied by `atomic` is in the target once.")
 def test_mirror_empties_a_work_queue(run: Programs, js: JetStream, stream: Made, made: Any, tmp_path: Path) -> None:
     name, target = stream(1_500, retention="workqueue"), made("copy")
     options = ["--prefix", "m.", "--create-stream", "--delivery", "atomic", "--checkpoint", tmp_path / "state"]
@@ -260,6 +271,10 @@ def test_mirror_empties_a_work_queue(run: Programs, js: JetStream, stream: Made,
     assert Counter(bodies(js, target)) == Counter(b"%d" % n for n in range(1, 1_601))
 
 
+@promise("a stretch of time once more, in order, at its own pace, faster, or at full speed")
+@promise("`ingest`, `mirror` and `replay` store every row")
+@promise("`replay`, and `mirror` without a query")
+@promise("`replay` at a pace has one task, which keeps the order of all messages.")
 def test_replay_in_order(run: Programs, js: JetStream, stream: Made, made: Any) -> None:
     name, target = stream(3_000), made("again")
     js.publish(f"{name}.x", b"last", msg_id="id-1")
@@ -329,6 +344,7 @@ def test_a_server_of_its_own(spark: SparkSession, tmp_path: Path, monkeypatch: p
     assert err == "jsproto: where from? --servers URL, or --store FOLDER of what an earlier run has kept there\n"
 
 
+@promise("ends with a summary (`--json` for programs) or with one line that says what is wrong")
 def test_what_cannot_be(run: Programs, stream: Made, tmp_path: Path) -> None:
     name = stream(10)
     (tmp_path / "in.csv").write_text("a,b\n1,x y\n")
@@ -427,6 +443,7 @@ def somebody_writes(server: NatsServer, subject: str) -> Iterator[None]:
         thread.join()
 
 
+@promise("`export` and `audit` read each message of their range once, whatever is run again.")
 def test_what_is_written_meanwhile_is_not_in_it(
     run: Programs, spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path
 ) -> None:

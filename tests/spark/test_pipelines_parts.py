@@ -30,6 +30,7 @@ from pyspark_jetstream.pipelines.jobs.summary import Summary
 from tests.client.lagging import Replicas
 from tests.drivers.fake import FakeServer
 from tests.drivers.replicated import replicated
+from tests.marks import promise
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +55,7 @@ def batches(times: list[list[float]]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([stamps], names=["timestamp"])
 
 
+@promise("a stretch of time once more, in order, at its own pace, faster, or at full speed")
 @pytest.mark.parametrize("speed", [1.0, 4.0])
 def test_a_row_leaves_when_it_is_due(speed: float) -> None:
     clock = Clock()
@@ -156,6 +158,7 @@ def test_an_export_that_cannot_be(given: dict[str, Any], layout: dict[str, Any],
         Plan.of(ExportArguments(**given), Layout(**layout))
 
 
+@promise("ends with a summary (`--json` for programs) or with one line that says what is wrong")
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -184,6 +187,7 @@ def test_one_line_of_an_error(text: str, line: str) -> None:
     assert one_line_of(text) == line
 
 
+@promise("The numbers of a summary are right as long")
 @pytest.mark.parametrize("position", [3, 6, 8], ids=["behind", "level", "ahead"])
 def test_what_is_stored_is_told_by_the_leader(position: int) -> None:
     """Markers that a replica does not have yet are no messages that were stored twice, and later ones do not count."""

@@ -32,6 +32,7 @@ from pyspark_jetstream import JetStreamDataSource, planning
 from pyspark_jetstream.offsets import decode_offset
 from pyspark_jetstream.planning import DataLossError
 from tests.effort import examples
+from tests.marks import promise
 from tests.servers import recreate_stream
 from tests.spark.test_tasks import COLUMNS, Faults, read
 
@@ -130,6 +131,7 @@ def again(origin: Stream, end: Any, **options: Any) -> tuple[list[int], list[tup
 # -- where a query began -----------------------------------------------------------------------------------------------
 
 
+@promise("An offset has the sequence to read next")
 @pytest.mark.parametrize("begin", ["earliest", "latest", "time", "sequence"])
 @pytest.mark.parametrize("has_limits", [True, False])
 def test_the_first_micro_batch_comes_again(made: Any, begin: str, has_limits: bool) -> None:
@@ -169,6 +171,7 @@ def test_the_first_micro_batch_comes_again(made: Any, begin: str, has_limits: bo
     assert ranges == [(each.wanted.lo, each.wanted.hi) for each in tasks]  # sinks know a row by its task
 
 
+@promise("An offset has the sequence to read next")
 def test_a_first_micro_batch_without_messages_comes_again(made: Any) -> None:
     """Spark logs one. It stays empty, whatever has come since, and the next one has that."""
     stream = made()
@@ -184,6 +187,7 @@ def test_a_first_micro_batch_without_messages_comes_again(made: Any) -> None:
     assert read(reader, reader.partitions(end, following)) == wanted
 
 
+@promise("An offset has the sequence to read next")
 def test_several_streams_begin_where_they_began(made: Any) -> None:
     stream = made()
     stream.js.create_stream("T", subjects=["T.>"], allow_direct=True)
@@ -198,6 +202,7 @@ def test_several_streams_begin_where_they_began(made: Any) -> None:
     assert again(stream, end, **options)[0] == [*range(1, 11), -2]
 
 
+@promise("An offset has the sequence to read next")
 def test_a_stream_that_is_new_in_a_query_begins_where_it_began(made: Any) -> None:
     stream = made()
     wanted = stream.fill(10)
@@ -224,6 +229,7 @@ def test_a_checkpoint_of_a_release_that_kept_no_begin(made: Any) -> None:
 # -- streams that come back shorter ------------------------------------------------------------------------------------
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 @pytest.mark.parametrize("grown", [0, 3, 5, 20])
 @pytest.mark.parametrize("limit", [None, 4])
 def test_a_stream_comes_back_shorter_between_two_micro_batches(made: Any, grown: int, limit: int | None) -> None:
@@ -270,6 +276,7 @@ def test_what_follows_a_loss_comes_again_as_it_was(made: Any, come_back: Any, gr
         stream.reader().partitions(end, following)
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 @pytest.mark.parametrize("grown", [0, 3, 5, 20])
 def test_a_stream_comes_back_shorter_before_a_task_looks(made: Any, grown: int) -> None:
     """The range is refused. Or it has what is left of it, and the next one has what is new: each message once."""
@@ -289,6 +296,7 @@ def test_a_stream_comes_back_shorter_before_a_task_looks(made: Any, grown: int) 
         assert rest(lenient, end)[0] == new
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 def test_a_stream_comes_back_shorter_under_a_task(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
     """After each break the task looks again."""
     stream = made()
@@ -305,6 +313,7 @@ def test_a_stream_comes_back_shorter_under_a_task(monkeypatch: pytest.MonkeyPatc
     assert faults.left == []
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 def test_a_stream_comes_back_shorter_under_a_batch_read(made: Any) -> None:
     """What ends before that is whole."""
     stream = made()
@@ -323,6 +332,7 @@ def test_a_stream_comes_back_shorter_under_a_batch_read(made: Any) -> None:
         assert read(lenient, tasks) == wanted[:25]
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 @pytest.mark.parametrize("come_back", [Stream.forget, Stream.make_anew])
 @pytest.mark.parametrize("grown", [3, 7])
 def test_a_run_with_an_end_loses_nothing_new(made: Any, come_back: Any, grown: int) -> None:
@@ -344,6 +354,7 @@ def test_a_run_with_an_end_loses_nothing_new(made: Any, come_back: Any, grown: i
     assert found + more == wanted
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 def test_a_stream_is_restored_from_a_backup(server_for: Any, tmp_path: Path) -> None:
     """Of a real server, which keeps its identity, and to the nanosecond what it has."""
     store, backup = tmp_path / "store", tmp_path / "backup"
@@ -395,6 +406,7 @@ def test_a_stream_is_restored_from_a_backup(server_for: Any, tmp_path: Path) -> 
         each.stop()
 
 
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 def test_a_work_queue_comes_back_shorter(made: Any) -> None:
     stream = made(retention="workqueue")
     stream.fill(30)
@@ -416,6 +428,7 @@ def test_a_work_queue_comes_back_shorter(made: Any) -> None:
     assert stream.js.stream_info("S").state.messages == 35  # nothing was acknowledged
 
 
+@promise("**Only what Spark has committed is acknowledged.** A task")
 @pytest.mark.parametrize("is_filtered", [False, True])
 def test_the_first_micro_batch_of_a_work_queue_comes_again(made: Any, is_filtered: bool) -> None:
     """Its tasks are in its offset, so it has what it had, or what is gone is told."""
@@ -502,6 +515,7 @@ def test_proofs_cost_little(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
     assert asked.take() == (2, 1)
 
 
+@promise("One answer proves no loss, because a leader that was replaced may tell its past.")
 def test_an_old_answer_is_no_loss(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
     """A leader that was replaced may tell its past for a while. Nothing goes back, and nothing fails."""
     stream = made()
@@ -523,6 +537,7 @@ def test_an_old_answer_is_no_loss(monkeypatch: pytest.MonkeyPatch, made: Any) ->
     assert asked.old == []
 
 
+@promise("One answer proves no loss, because a leader that was replaced may tell its past.")
 def test_a_second_answer_comes_after_an_election(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
     """What a leader says meanwhile counts."""
     stream = made()
@@ -544,6 +559,7 @@ def test_a_second_answer_comes_after_an_election(monkeypatch: pytest.MonkeyPatch
     assert set(pauses) == {0.04}
 
 
+@promise("A user without the right to `$JS.API.STREAM.MSG.GET` gets a warning instead of the proof.")
 def test_offsets_without_a_witness(made: Any) -> None:
     """Of an older release: they are read, a warning says what they do not prove, and those after them prove it."""
     stream = made()
@@ -569,6 +585,7 @@ def test_offsets_without_a_witness(made: Any) -> None:
         assert decode_offset(lenient.latestOffset(older, None))["S"].seq == 25
 
 
+@promise("A user without the right to `$JS.API.STREAM.MSG.GET` gets a warning instead of the proof.")
 def test_a_user_who_may_not_ask_the_leader() -> None:
     """Without STREAM.MSG.GET a position within a stream proves nothing, and is read."""
     denied = Permissions(deny_publish=["$JS.API.STREAM.MSG.GET.>"])
@@ -586,6 +603,7 @@ def test_a_user_who_may_not_ask_the_leader() -> None:
         reader.stop()
 
 
+@promise("A stream that only `max_msgs_per_subject` or TTLs limit")
 @pytest.mark.parametrize("config", [{"max_msgs_per_subject": 1}, {"allow_msg_ttl": True}])
 def test_messages_that_go_one_by_one_are_no_loss(made: Any, config: dict[str, Any]) -> None:
     """A key of a bucket is overwritten before planning, or before the task looks. What is left is read."""
@@ -778,6 +796,7 @@ class StrictHistories(Histories):
     is_strict = True
 
 
+@promise("A stream that came back shorter also ends it: a restored backup")
 @pytest.mark.parametrize("machine", [Histories, StrictHistories])
 def test_any_history(machine: type[Histories]) -> None:
     search = settings(max_examples=examples(100), stateful_step_count=25, deadline=None)

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.options import read_options
 from pyspark_jetstream.source import JetStreamReader
+from tests.marks import promise
 from tests.spark.conftest import Made, fill
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def numbers(df: DataFrame) -> list[int]:
     return sorted(int(row.data) for row in df.select("data").collect())
 
 
+@promise("A schema of your own with some of these columns (and `timestamp_ns`) reads just them.")
 def test_columns(js: JetStream, stream: Made, load: Any) -> None:
     name = stream()
     js.publish(f"{name}.é", b"\x00\xff", headers={"A": ["1", "2"], "Nats-Sequence": "9"})
@@ -65,6 +67,8 @@ def test_columns(js: JetStream, stream: Made, load: Any) -> None:
     assert load(name, includeHeaders="true").columns[-1] == "headers"
 
 
+@promise("exclusive. What is not there yet is not waited for")
+@promise("The end is for `read` only, and exclusive")
 def test_ranges(js: JetStream, stream: Made, load: Any) -> None:
     name = stream(1_000)
     assert numbers(load(name)) == [*range(1, 1_001)]
@@ -81,6 +85,7 @@ def test_ranges(js: JetStream, stream: Made, load: Any) -> None:
     assert len(load(name).limit(1).collect()) == 1
 
 
+@promise("only what matches this one subject or pattern")
 def test_filters(js: JetStream, stream: Made, load: Any) -> None:
     name = stream(2_000)
     js.publish(f"{name}.rare.1", b"-1")
@@ -100,12 +105,14 @@ def test_several_streams(js: JetStream, stream: Made, load: Any) -> None:
     assert counts == {one: 100, two: 10}
 
 
+@promise("Single messages that were deleted")
 def test_holes(js: JetStream, stream: Made, load: Any) -> None:
     name = stream(300, max_msgs_per_subject=3)
     assert numbers(load(name, minPartitions="7", batchSize="4")) == [*range(271, 301)]
     assert numbers(load(stream())) == []
 
 
+@promise("What the stream has dropped before it was read ends the query with `DataLossError`.")
 def test_what_was_wanted_has_gone(nc: Connection, stream: Made, load: Any) -> None:
     name = stream(200)
     early = load(name, startingOffsets=f'{{"{name}": 1}}')

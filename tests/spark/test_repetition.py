@@ -22,6 +22,7 @@ from pyspark_jetstream.delivery import store
 from pyspark_jetstream.markers import Marker, TaskId, WriteError
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import write_options
+from tests.marks import promise
 from tests.spark.memory import ATTEMPT, OPTIONS, DeadError, Memory, Row, chunks_in
 
 pytestmark = pytest.mark.spark
@@ -71,6 +72,7 @@ def named_tries(draw: st.DrawFn) -> tuple[list[Row], list[tuple[set[int], list[i
     return rows, [*tries, (set[int](), draw(cut_places), None)]
 
 
+@promise("A repeated task then knows its rows by name")
 @given(named_tries())
 def test_named_rows_heal(case: tuple[list[Row], list[tuple[set[int], list[int], int | None]]]) -> None:
     """Messages vanish between tries, and what is left is stored once."""
@@ -93,6 +95,7 @@ def test_named_rows_heal(case: tuple[list[Row], list[tuple[set[int], list[int], 
     assert max(stream.history.values(), default=1) == 1
 
 
+@promise("A repeated `atomic` task without names has to bring the same rows in the same order.")
 @given(st.integers(0, 30), st.lists(st.tuples(cut_places, deaths, st.booleans()), max_size=4), cut_places)
 def test_the_same_rows_never_fail(count: int, tries: list[tuple[list[int], int, bool]], cuts: list[int]) -> None:
     """With names and without, in turns, in whatever chunks."""
@@ -105,6 +108,8 @@ def test_the_same_rows_never_fail(count: int, tries: list[tuple[list[int], int, 
     assert stream.history == Counter(row.data for row in rows)
 
 
+@promise("every row once, however late it is repeated")
+@promise("A repeated `atomic` task without names has to bring the same rows in the same order.")
 @given(st.data())
 def test_other_rows_fail(data: st.DataObject) -> None:
     """Without names: each row of a try that ends well is stored once, and nothing else is."""
@@ -121,6 +126,7 @@ def test_other_rows_fail(data: st.DataObject) -> None:
         assert stream.history == Counter(row.data for row in tried)
 
 
+@promise("Names hold where nothing lies between source and sink: no shuffle, cache or table.")
 @given(st.data())
 def test_a_shuffle_between_source_and_sink(data: st.DataObject) -> None:
     """Names of another attempt prove nothing: what ends well is whole, and nothing is there twice."""
@@ -135,6 +141,7 @@ def test_a_shuffle_between_source_and_sink(data: st.DataObject) -> None:
         assert max(stream.history.values(), default=1) == 1
 
 
+@promise("every row once, however late it is repeated")
 @given(st.data())
 def test_twins_overtake_each_other(data: st.DataObject) -> None:
     """Another run of the same task stores a part in the middle, perhaps with fewer rows."""
@@ -163,6 +170,7 @@ def test_twins_overtake_each_other(data: st.DataObject) -> None:
     assert max(stream.history.values()) == 1
 
 
+@promise("every row once, however late it is repeated")
 @given(
     st.lists(
         st.one_of(
@@ -235,6 +243,7 @@ def test_a_run_that_was_not_passed_yet_is_kept() -> None:
     assert set(stream.history.values()) == {1}
 
 
+@promise("With `atomic` a checkpoint that is older than the target fails before a row is stored.")
 def test_a_range_that_was_planned_anew_half_way() -> None:
     stream = Memory()
     with pytest.raises(DeadError):
@@ -245,6 +254,7 @@ def test_a_range_that_was_planned_anew_half_way() -> None:
     assert stream.last_seq == before
 
 
+@promise("With `atomic` a checkpoint that is older than the target fails before a row is stored.")
 @pytest.mark.parametrize("named", [True, False])
 def test_a_whole_micro_batch_takes_no_other_row(named: bool) -> None:
     """Another partition stored nothing, so only the marker of the whole can tell."""
@@ -260,6 +270,7 @@ def test_a_whole_micro_batch_takes_no_other_row(named: bool) -> None:
     assert stream.history == Counter(row.data for row in rows)
 
 
+@promise("A repeated `atomic` task without names has to bring the same rows in the same order.")
 def test_fewer_rows_than_are_stored() -> None:
     stream, rows = Memory(), rows_of((1, 10))
     stream.write(rows, TASK)
@@ -308,6 +319,7 @@ def test_a_query_of_an_older_release_goes_on() -> None:
     assert stream.write(rows_of((3, 3)), TaskId("q", 8, 0)) == (3, 3)
 
 
+@promise("A query whose markers have all gone fails before a row is stored")
 def test_markers_that_were_dropped() -> None:
     stream, rows = Memory(), rows_of((1, 10))
     stream.commit(TaskId("q", 4, 0))
@@ -320,6 +332,7 @@ def test_markers_that_were_dropped() -> None:
     assert stream.write(rows, TaskId("q", 5, 0)) == (10, 10)
 
 
+@promise("A query whose markers have all gone fails before a row is stored")
 @pytest.mark.parametrize("before", ["nothing", "first micro-batch", "another marker subject"])
 def test_a_target_that_knows_nothing_of_a_query(before: str) -> None:
     """It was made anew, or the query had another delivery or marker subject: then half of the rows may be there."""
@@ -341,6 +354,7 @@ def test_a_target_that_knows_nothing_of_a_query(before: str) -> None:
     assert stream.write(rows[4:], replace(task, query="job", in_turn=False), options=options).sent == 6
 
 
+@promise("A query whose markers have all gone fails before a row is stored")
 def test_a_server_marks_that_it_removed_markers() -> None:
     """A partition had no rows for longer than the stream keeps messages."""
     stream = Memory()
@@ -372,6 +386,7 @@ def test_a_damaged_marker_is_told_with_its_subject() -> None:
     assert stream.write(rows_of((1, 3)), TASK) == (3, 3)
 
 
+@promise("With `atomic` a checkpoint that is older than the target fails before a row is stored.")
 def test_a_stream_that_lost_its_end() -> None:
     """Micro-batches that were stored as a whole are not there any more."""
     stream = Memory()
@@ -383,6 +398,7 @@ def test_a_stream_that_lost_its_end() -> None:
         stream.write(rows_of((9, 3)), TaskId("q", 5, 0))
 
 
+@promise("`atomic` refuses a target with retention `workqueue` or `interest`")
 def test_a_target_that_became_another_while_the_query_runs() -> None:
     stream = Memory()
     stream.write(rows_of((1, 3)), TASK)
@@ -391,6 +407,8 @@ def test_a_target_that_became_another_while_the_query_runs() -> None:
         stream.write(rows_of((1, 3)), TASK)
 
 
+@promise("For a batch write the promise holds within one `save()`.")
+@promise("A number is stored once. With `atomic` a lower one fails.")
 def test_a_job_that_is_run_again() -> None:
     stream, rows = Memory(), rows_of((1, 10))
     job = TaskId("job", 3, 0, in_turn=False)
@@ -407,6 +425,7 @@ def test_a_job_that_is_run_again() -> None:
     assert stream.write(more, TaskId("job", 9, 0, in_turn=False), named=False) == (3, 3)
 
 
+@promise("`atomic` takes names in the source's order alone")
 def test_rows_from_many_tasks_have_no_names_in_markers() -> None:
     stream = Memory()
     rows = rows_of(*((task, 1) for task in range(1, 80)))
@@ -417,6 +436,7 @@ def test_rows_from_many_tasks_have_no_names_in_markers() -> None:
         stream.write(rows[1:], TASK, cuts=[30, 60])
 
 
+@promise("An atomic batch has at most 999 rows, and 8 MiB of data unless one row has more.")
 def test_batches_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of payloads, unless one row has more. Where they are cut does not matter when they come again."""
     monkeypatch.setattr(atomic, "BATCH_ROWS", 999)

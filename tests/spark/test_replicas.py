@@ -16,6 +16,7 @@ from pyspark_jetstream import JetStreamDataSource, planning, ranges
 from pyspark_jetstream.planning import Range
 from pyspark_jetstream.source import RangePartition
 from tests.integration.cluster import Cluster
+from tests.marks import promise
 from tests.servers import paused
 from tests.spark.conftest import Made, fill
 from tests.spark.test_tasks import COLUMNS, WRITTEN, read, rows
@@ -61,6 +62,9 @@ def up_to_date(js: JetStream, name: str) -> tuple[str, str]:
                 return str(group["leader"]), str(followers[0])
 
 
+@promise("the same rows, except those deleted meanwhile")
+@promise("An offset has the sequence to read next")
+@promise("Any replica is read from. What a lagging replica does not have yet comes from the stream's leader.")
 def test_a_page_that_a_replica_ends_early_is_not_the_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task reads what the leader has from a replica that does not have it yet."""
     leader, lagging = made(cluster, "LAG")
@@ -95,6 +99,7 @@ def test_a_page_that_a_replica_ends_early_is_not_the_end(cluster: Cluster, monke
     raise AssertionError("the replica did not lag: this test shows nothing")
 
 
+@promise("Any replica is read from. What a lagging replica does not have yet comes from the stream's leader.")
 def test_a_follower_stands_still(cluster: Cluster) -> None:
     """Two of three are enough to write and to read, though the third takes connections, and requests, and is silent."""
     _, follower = made(cluster, "STILL")
@@ -108,6 +113,7 @@ def test_a_follower_stands_still(cluster: Cluster) -> None:
         assert read(reader, reader.partitions()) == [*range(1, 2_501)]
 
 
+@promise("Any replica is read from. What a lagging replica does not have yet comes from the stream's leader.")
 def test_a_time_that_a_replica_does_not_have_yet(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, server: NatsServer
 ) -> None:

@@ -16,6 +16,7 @@ from pyspark_jetstream.connecting import opened
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import read_options
 from tests.authority import Key, Operator, tls_config
+from tests.marks import promise
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +58,7 @@ def shows_no_secret(text: str) -> bool:
     return not any(secret in text for secret in SECRETS)
 
 
+@promise("Never shown")
 def test_a_table_goes_through_a_guarded_server(
     guarded: NatsServer, spark: SparkSession, files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +78,7 @@ def test_a_table_goes_through_a_guarded_server(
     assert shows_no_secret(str(caught.value))
 
 
+@promise("executors get the content. Never shown")
 def test_files_are_read_in_the_driver_and_contents_travel(files: dict[str, str]) -> None:
     secret = {"nats.password": "geheim", "nats.user": "u", "nats.tls.hostname": "h"}
     connection = read_options({"servers": "nats://x:geheim@a", "stream": "S", **files, **secret}).connection

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import register
+from tests.marks import promise
 from tests.spark.conftest import Made, data_of, started
 from tests.spark.copying import check_copies, copy_with_faults
 
@@ -149,6 +150,8 @@ def test_expected_sequences(spark: SparkSession, js: JetStream, stream: Made, sa
     assert [message.data for message in js.get_batch(name, subject=f"{name}.1")] == [b"1", b"new"]
 
 
+@promise("A row with a message id of its own is dropped if the stream has seen that within its `duplicate_window`")
+@promise("then stores nothing twice within the duplicate window")
 def test_a_job_again_with_the_same_ids(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
     name = stream()
     for _ in range(2):
@@ -156,6 +159,7 @@ def test_a_job_again_with_the_same_ids(spark: SparkSession, js: JetStream, strea
     assert data_of(js, name) == Counter(range(1, 101))
 
 
+@promise("For a batch write the promise holds within one `save()`.")
 @pytest.mark.parametrize("delivery", ["fastDedup", "atomic"])
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_micro_batch_is_written_twice_by_a_function(
@@ -191,6 +195,12 @@ def test_what_the_sink_leaves_is_not_read(
     assert all(row.headers[0].key == "Nats-Batch-Id" for row in everything)
 
 
+@promise("**Apache Spark** reads, streams and writes JetStream")
+@promise("every row once, however late a task is repeated")
+@promise("every row is stored, and stored **again** by each run that is repeated")
+@promise("every row once, as long as the repetition comes within the stream's")
+@promise("every row once, however late it is repeated")
+@promise("`ingest`, `mirror` and `replay` store every row")
 @pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
 def test_tasks_die_and_a_driver_dies(
     spark: SparkSession, server: NatsServer, stream: Made, tmp_path: Path, delivery: str

@@ -23,6 +23,7 @@ from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.source import HAS_LIMITS
 from pyspark_jetstream.sourcing import StalledConsumerError, split_messages
+from tests.marks import promise
 from tests.servers import recreate_stream
 from tests.spark.conftest import Made, fill
 from tests.spark.test_tasks import COLUMNS, read
@@ -93,6 +94,7 @@ def go_on(reader: Any, start: Any) -> None:
             start = end
 
 
+@promise("A message schedule is no row.")
 def test_a_schedule_is_no_row(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, 3, allow_msg_schedules=True)
     js.publish(f"{name}.later", b"x", delay=3_600, target=f"{name}.due")
@@ -122,6 +124,8 @@ def end_of_run(reader: Any, start: Any) -> tuple[list[int], Any]:
     return rows, end
 
 
+@promise("A query without a checkpoint makes it if it is not there")
+@promise("**Only what Spark has committed is acknowledged.** A task")
 def test_only_what_is_committed_goes(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, 100)
     reader = draining(name)
@@ -160,6 +164,9 @@ def test_what_is_there_is_in_the_next_offset(js: JetStream, stream: Made, draini
         assert start["streams"][name]["seq"] == last + 1
 
 
+@promise("Into the sink `atomic` each message is stored once.")
+@promise("A query begins after what its consumer has acknowledged")
+@promise("A micro-batch has no more messages than the consumer may have under way")
 def test_a_run_empties_the_queue(js: JetStream, stream: Made, draining: Drained) -> None:
     """In micro-batches as large as the consumer's window, however large they may be."""
     name = queue_of(stream, 120)
@@ -236,6 +243,8 @@ class Driver:
             raise Crash
 
 
+@promise("**Only what Spark has committed is acknowledged.** A task")
+@promise("What a query has committed last may stay in the stream when it is stopped.")
 def test_a_driver_dies_anywhere(js: JetStream, stream: Made, draining: Drained) -> None:
     """Each row is in one micro-batch, a micro-batch that comes again is the same, and at the end nothing is left."""
     name = queue_of(stream)
@@ -251,6 +260,7 @@ def test_a_driver_dies_anywhere(js: JetStream, stream: Made, draining: Drained) 
     assert left_in(js, name) == 0
 
 
+@promise("**Only what Spark has committed is acknowledged.** A task")
 def test_a_micro_batch_is_split_as_it_was(monkeypatch: pytest.MonkeyPatch, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, 100)
     first = draining(name, minPartitions=3)
@@ -280,6 +290,7 @@ def test_tasks_have_as_many_messages(seqs: Any, parts: int, most: int, tasks: li
 # -- other consumers ---------------------------------------------------------------------------------------------------
 
 
+@promise("A query begins after what its consumer has acknowledged")
 @pytest.mark.parametrize("subject", ["{}.3", "{}.*.x", "{}.>"])
 def test_a_filter_leaves_the_rest_to_others(js: JetStream, stream: Made, draining: Drained, subject: str) -> None:
     """Which work, and so leave holes, even before the first message."""
@@ -306,6 +317,7 @@ def test_a_filter_leaves_the_rest_to_others(js: JetStream, stream: Made, drainin
     assert left_in(js, name) == (0 if copies == 3 else 40)
 
 
+@promise("A message goes when both have acknowledged it.")
 def test_a_queue_that_workers_share(js: JetStream, stream: Made, draining: Drained) -> None:
     """With ``sourcing`` both get every message, and it goes when both have acknowledged it."""
     name = queue_of(stream, 20)
@@ -324,6 +336,7 @@ def test_a_queue_that_workers_share(js: JetStream, stream: Made, draining: Drain
         pass
 
 
+@promise("A message goes when both have acknowledged it.")
 def test_an_interest_stream_waits_for_all(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, retention="interest")
     js.create_consumer(name, ConsumerConfig(durable_name="other", ack_policy="explicit"))
@@ -338,6 +351,7 @@ def test_an_interest_stream_waits_for_all(js: JetStream, stream: Made, draining:
         pass
 
 
+@promise("A consumer has one query at a time.")
 def test_one_query_at_a_time(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, 10)
     first, second = draining(name), draining(name, requestTimeout="300ms")
@@ -357,6 +371,7 @@ def test_one_query_at_a_time(js: JetStream, stream: Made, draining: Drained) -> 
 # -- loss --------------------------------------------------------------------------------------------------------------
 
 
+@promise("Messages are counted: a task that finds fewer than the consumer delivered fails with `DataLossError`.")
 def test_a_message_that_goes_before_it_is_read(nc: Connection, stream: Made, draining: Drained) -> None:
     """Of what was delivered each one counts, wherever it was. Here workers keep the others."""
     name = queue_of(stream, 100)
@@ -373,6 +388,8 @@ def test_a_message_that_goes_before_it_is_read(nc: Connection, stream: Made, dra
         assert read(lenient, planned) == [n for n in range(1, 101) if n != 60]
 
 
+@promise("Messages are counted: a task that finds fewer than the consumer delivered fails with `DataLossError`.")
+@promise("A server that drops a delivered message takes that for an acknowledgement")
 def test_a_server_takes_a_deleted_message_for_all_before_it(nc: Connection, stream: Made, draining: Drained) -> None:
     """They go unread, and the query says so."""
     name = queue_of(stream, 100)
@@ -386,6 +403,7 @@ def test_a_server_takes_a_deleted_message_for_all_before_it(nc: Connection, stre
         read(reader, planned)
 
 
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 def test_a_purge_before_anything_was_delivered(nc: Connection, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, 10)
     js = nc.jetstream()
@@ -402,6 +420,7 @@ def test_a_purge_before_anything_was_delivered(nc: Connection, stream: Made, dra
     assert rows == [*range(1, 11)]
 
 
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 def test_another_checkpoint_of_the_same_consumer(js: JetStream, stream: Made, draining: Drained) -> None:
     """What one has acknowledged the other cannot read, where a filter lets the stream begin anywhere, too."""
     name = queue_of(stream, 100)
@@ -421,6 +440,8 @@ def test_another_checkpoint_of_the_same_consumer(js: JetStream, stream: Made, dr
         assert end_of_run(lenient, end)[0] == [*range(101, 111)]
 
 
+@promise("A query without a checkpoint makes it if it is not there")
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 def test_a_consumer_that_is_gone(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, retention="interest")
     subject = f"{name}.*"
@@ -440,6 +461,7 @@ def test_a_consumer_that_is_gone(js: JetStream, stream: Made, draining: Drained)
     assert micro_batch(lenient, end, 30)[0] == [*range(21, 31)]
 
 
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 @pytest.mark.parametrize("is_made", [False, True], ids=["without its consumer", "with a consumer of that name"])
 def test_a_stream_made_anew(js: JetStream, stream: Made, draining: Drained, *, is_made: bool) -> None:
     """While a query runs. Nothing of the new one is acknowledged before it is read."""
@@ -469,6 +491,7 @@ def test_a_stream_made_anew(js: JetStream, stream: Made, draining: Drained, *, i
     assert left_in(js, name) == 0
 
 
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 def test_a_stream_made_anew_while_its_consumer_is_claimed(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, draining: Drained
 ) -> None:
@@ -494,6 +517,7 @@ def test_a_stream_made_anew_while_its_consumer_is_claimed(
     assert claims[0].position == 0  # nothing of the new one is confirmed
 
 
+@promise("One that has acknowledged more than the checkpoint says ends the query with `DataLossError`.")
 def test_a_stream_made_anew_within_a_run(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream, 30)
     lenient = draining(name, failOnDataLoss=False)
@@ -511,6 +535,7 @@ def test_a_stream_made_anew_within_a_run(js: JetStream, stream: Made, draining: 
 # -- what cannot be ----------------------------------------------------------------------------------------------------
 
 
+@promise("A query begins after what its consumer has acknowledged")
 def test_streams_and_consumers_that_do_not_fit(js: JetStream, stream: Made, draining: Drained) -> None:
     for config, text in (
         (
@@ -541,6 +566,8 @@ def test_streams_and_consumers_that_do_not_fit(js: JetStream, stream: Made, drai
         draining(name, subject=f"{name}.1").initialOffset()
 
 
+@promise("A query begins after what its consumer has acknowledged")
+@promise("`spark.read` is refused, because it has no commit.")
 def test_options_that_do_not_fit(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"consumer": ""}, "options consumer and readMode=sourcing go together"),
@@ -598,6 +625,7 @@ def paused_consumer(js: JetStream, name: str) -> Iterator[None]:
         js.resume_consumer(name, C)
 
 
+@promise("Into the sink `atomic` each message is stored once.")
 def test_a_consumer_that_is_paused(js: JetStream, stream: Made, draining: Drained) -> None:
     name = queue_of(stream)
     reader = draining(name, requestTimeout="300ms")
@@ -612,6 +640,7 @@ def test_a_consumer_that_is_paused(js: JetStream, stream: Made, draining: Draine
     assert end_of_run(draining(name), start)[0] == [*range(1, 11)]
 
 
+@promise("**Only what Spark has committed is acknowledged.** A task")
 def test_the_server_restarts_under_it(server_for: Any) -> None:
     """Between delivery, planning, reading and the commit."""
     server: NatsServer = server_for()
@@ -644,6 +673,7 @@ def test_the_server_restarts_under_it(server_for: Any) -> None:
         assert left_in(nc.jetstream(), "S") == 0
 
 
+@promise("**Only what Spark has committed is acknowledged.** A task")
 def test_a_confirmation_goes_no_further_than_deliveries(stream: Made, draining: Drained) -> None:
     """Nothing beyond what was delivered can be confirmed, whatever Spark has committed."""
     name = queue_of(stream, 10)

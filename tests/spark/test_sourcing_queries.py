@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
+from tests.marks import promise
 from tests.spark.conftest import Made, data_of, fill, started
 from tests.spark.failing import Failing
 from tests.spark.test_streaming import limited
@@ -45,6 +46,9 @@ class Drain:
         assert not query.isActive
 
 
+@promise("Into the sink `atomic` each message is stored once.")
+@promise("What a query has committed last may stay in the stream when it is stopped.")
+@promise("A work queue that `mirror` has emptied by `atomic` is in the target once.")
 def test_queries_stop_at_random_moments(
     spark: SparkSession, js: JetStream, server: NatsServer, stream: Made, tmp_path: Path
 ) -> None:
@@ -67,6 +71,8 @@ def test_queries_stop_at_random_moments(
     assert js.stream_info(queue).state.messages == 0
 
 
+@promise("**Only what Spark has committed is acknowledged.** A task")
+@promise("Into the sink `atomic` each message is stored once.")
 def test_a_task_and_a_driver_die(
     spark: SparkSession, js: JetStream, server: NatsServer, stream: Made, tmp_path: Path
 ) -> None:
@@ -97,6 +103,7 @@ def test_a_task_and_a_driver_die(
     assert js.stream_info(queue).state.messages == 0
 
 
+@promise("A consumer has one query at a time.")
 def test_a_second_query_has_to_wait(
     spark: SparkSession, js: JetStream, server: NatsServer, stream: Made, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.marks import promise
 from tests.servers import recreate_stream
 from tests.spark.conftest import Made, data_of, fill, started
 
@@ -90,6 +91,7 @@ def test_several_streams_share_a_limit_and_more_may_come(js: JetStream, stream: 
         copying.run(f"{one}, {two}")
 
 
+@promise("A query whose `subject` matches nothing new makes no micro-batches.")
 def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copying: Copying) -> None:
     """Unrelated messages make no micro-batches. The offset moves with the first one that matches."""
     name = stream(100)
@@ -108,6 +110,7 @@ def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copyi
         query.stop()
 
 
+@promise("sequences for which a micro-batch waits")
 @limited
 def test_a_micro_batch_waits_for_enough(js: JetStream, stream: Made, copying: Copying) -> None:
     name = stream(10)
@@ -123,6 +126,9 @@ def test_a_micro_batch_waits_for_enough(js: JetStream, stream: Made, copying: Co
         query.stop()
 
 
+@promise("**Apache Spark** reads, streams and writes JetStream")
+@promise("the same rows, except those deleted meanwhile")
+@promise("An offset has the sequence to read next")
 def test_restarts_at_random_moments(js: JetStream, server: NatsServer, stream: Made, copying: Copying) -> None:
     """A query is stopped wherever it is, and what its tasks do meanwhile changes nothing: the copy is the stream.
 
@@ -150,6 +156,7 @@ def test_restarts_at_random_moments(js: JetStream, server: NatsServer, stream: M
     assert data_of(js, target) == Counter(range(1, last + 1))
 
 
+@promise("An offset has the sequence to read next")
 def test_the_first_micro_batch_comes_again(nc: Connection, stream: Made, copying: Copying) -> None:
     """A query fails in it, its stream drops the front meanwhile, and the query is started again."""
     name = stream(100)
@@ -168,6 +175,8 @@ def test_the_first_micro_batch_comes_again(nc: Connection, stream: Made, copying
     assert copying.rows() == [*range(51, 121)]
 
 
+@promise("every row once, however late it is repeated")
+@promise("With `atomic` a checkpoint that is older than the target fails before a row is stored.")
 @pytest.mark.parametrize("named", [True, False])
 def test_a_checkpoint_that_is_older_than_the_target(
     js: JetStream, server: NatsServer, stream: Made, copying: Copying, tmp_path: Path, named: bool
@@ -198,6 +207,7 @@ def test_a_checkpoint_that_is_older_than_the_target(
     assert ("runs" in json.loads(marker.data)) is named  # one task of Spark reads and writes
 
 
+@promise("What the stream has dropped before it was read ends the query with `DataLossError`.")
 def test_a_purge_between_two_runs(nc: Connection, stream: Made, copying: Copying) -> None:
     name = stream(100)
     copying.run(name)
@@ -209,6 +219,7 @@ def test_a_purge_between_two_runs(nc: Connection, stream: Made, copying: Copying
     assert copying.rows() == [*range(1, 101), *range(151, 201)]
 
 
+@promise("What the stream has dropped before it was read ends the query with `DataLossError`.")
 def test_a_stream_made_anew(js: JetStream, stream: Made, copying: Copying) -> None:
     """The numbers would fit, and the messages are others."""
     name = stream(100)

@@ -34,6 +34,7 @@ from pyspark_jetstream.options import ConnectionOptions, read_options
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.schema import HEADERS_TYPE
+from tests.marks import promise
 from tests.servers import paused, recreate_stream
 from tests.spark.conftest import Made, fill
 from tests.spark.test_options import HEADERS
@@ -136,6 +137,7 @@ def test_a_reader_given_up_in_the_middle(nc: Connection, stream: Made, source: A
     task.close()
 
 
+@promise("What the stream has dropped before it was read ends the query with `DataLossError`.")
 def test_a_purge_after_the_plan(nc: Connection, stream: Made, source: Any) -> None:
     name = stream(100)
     for options in ({}, {"subject": f"{name}.*"}, {"subject": f"{name}.5"}):
@@ -151,6 +153,7 @@ def test_a_purge_after_the_plan(nc: Connection, stream: Made, source: Any) -> No
         assert read(reader, partitions[1:]) == [n for n in wanted if n >= partitions[1].wanted.lo]
 
 
+@promise("What the stream has dropped before it was read ends the query with `DataLossError`.")
 def test_a_stream_made_anew_after_the_plan(js: JetStream, stream: Made, source: Any) -> None:
     name = stream(100)
     reader = source(name).reader(COLUMNS)
@@ -187,6 +190,9 @@ class Faults:
 UNAVAILABLE = APIError(503, 10008, "JetStream system temporarily unavailable")
 
 
+@promise("the same rows, except those deleted meanwhile")
+@promise("An offset has the sequence to read next")
+@promise("`export` and `audit` read each message of their range once, whatever is run again.")
 def test_a_read_that_breaks_off_goes_on(monkeypatch: pytest.MonkeyPatch, stream: Made, source: Any) -> None:
     name = stream(400)
     for subject in ("", f"{name}.*", f"{name}.3"):
@@ -212,6 +218,7 @@ def test_a_read_that_does_not_get_on_fails(monkeypatch: pytest.MonkeyPatch, stre
         read(reader, reader.partitions())
 
 
+@promise("Any replica is read from. What a lagging replica does not have yet comes from the stream's leader.")
 def test_a_replica_that_lags_all_the_time(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, source: Any
 ) -> None:
@@ -234,6 +241,8 @@ def test_a_replica_that_lags_all_the_time(
         monkeypatch.undo()
 
 
+@promise("Any replica is read from. What a lagging replica does not have yet comes from the stream's leader.")
+@promise("Single messages that were deleted")
 def test_a_replica_that_lags_while_messages_go(
     monkeypatch: pytest.MonkeyPatch, nc: Connection, stream: Made, source: Any
 ) -> None:
@@ -298,6 +307,7 @@ def test_a_streaming_read(js: JetStream, stream: Made, source: Any) -> None:
         each.stop()
 
 
+@promise("On Spark 4.1 the first micro-batch of a query, and `availableNow`, take everything")
 def test_a_limit_where_spark_has_none(js: JetStream, stream: Made, source: Any) -> None:
     """Before 4.2 it asks for the latest offset without saying from where, and plans an empty batch when it restarts."""
     name = stream(100)
@@ -315,6 +325,9 @@ def test_a_limit_where_spark_has_none(js: JetStream, stream: Made, source: Any) 
     again.stop()
 
 
+@promise("the same rows, except those deleted meanwhile")
+@promise("An offset has the sequence to read next")
+@promise("A micro-batch that comes again is split as it was")
 def test_a_micro_batch_is_cut_as_it_was(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, source: Any
 ) -> None:
@@ -338,6 +351,7 @@ def test_a_micro_batch_is_cut_as_it_was(
         each.stop()
 
 
+@promise("exclusive. What is not there yet is not waited for")
 def test_available_now_ends_where_the_stream_ended(js: JetStream, stream: Made, source: Any) -> None:
     name = stream(100)
     reader = source(name, startingOffsets="earliest", subject="nothing", minOffsetsPerTrigger=10**6).streamReader(
@@ -351,6 +365,7 @@ def test_available_now_ends_where_the_stream_ended(js: JetStream, stream: Made, 
     reader.stop()
 
 
+@promise("A query whose `subject` matches nothing new makes no micro-batches.")
 def test_an_offset_stands_still_for_a_while(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, source: Any
 ) -> None:
@@ -413,6 +428,7 @@ def test_the_server_restarts_under_a_streaming_read(server_for: Any) -> None:
     reader.stop()
 
 
+@promise("`export` and `audit` read each message of their range once, whatever is run again.")
 def test_the_server_restarts_under_a_reading_task(server_for: Any) -> None:
     server = server_for()
     with connecting.opened(ConnectionOptions(server.url), reader_thread=True) as nc:
@@ -493,6 +509,7 @@ def test_few_messages_of_a_task_wait_for_those_after_them(server: NatsServer) ->
         assert session.wants_send(connecting.LINGER)
 
 
+@promise("A lost connection, or a leader that is not there")
 @pytest.mark.parametrize(
     ("most", "expected"), [(1, PAUSES[4:]), (3, PAUSES[2:]), (5, PAUSES), (7, [*PAUSES, PAUSES[4], PAUSES[4]])]
 )

@@ -19,6 +19,7 @@ from pyspark_jetstream.options import read_options
 from pyspark_jetstream.pushdown import PushdownReader
 from pyspark_jetstream.ranges import ReadError
 from tests.grammar.test_columns import part
+from tests.marks import promise
 from tests.spark.conftest import Made
 from tests.spark.test_tasks import COLUMNS, read
 
@@ -80,6 +81,7 @@ def test_revisions_need_not_rise(seqs: list[list[int]]) -> None:
     assert found["revision"] == [int(key) for key in found["key"]] == [seq for piece in seqs for seq in piece]
 
 
+@promise("`readStream` has a row for each change.")
 def test_a_bucket(spark: SparkSession, server: NatsServer, bucket: Any) -> None:
     kv = bucket(history=5)
     kv.put("a", b"1")
@@ -105,6 +107,7 @@ def test_a_bucket(spark: SparkSession, server: NatsServer, bucket: Any) -> None:
     assert sorted(spark.table("changes").select("key", "revision").collect()) == [("b.c", 2), ("b.d", 4)]
 
 
+@promise("`read` has the newest row of each key, all at one sequence, while others write.")
 def test_a_large_bucket_at_once(js: JetStream, server: NatsServer, bucket: Any) -> None:
     """More keys than a server answers for at once, and writes after the read began do not show."""
     kv = bucket(history=2)
@@ -131,6 +134,7 @@ def test_what_the_server_removed() -> None:
     assert operations_of(stored_columns(blocks[:1])) == ["PUT"]
 
 
+@promise("The read fails where a key may have been overwritten more often since than the bucket keeps.")
 def test_moments_that_a_bucket_does_not_keep(js: JetStream, server: NatsServer, bucket: Any) -> None:
     kv = bucket(history=1)
     given = {"servers": server.url, "kvBucket": kv.name}
@@ -151,6 +155,7 @@ def test_moments_that_a_bucket_does_not_keep(js: JetStream, server: NatsServer, 
         JetStreamDataSource(given).streamReader(wrong)
 
 
+@promise("`read` has the newest row of each key, all at one sequence, while others write.")
 def test_a_bucket_overwritten_while_it_is_read(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, server: NatsServer, bucket: Any
 ) -> None:
@@ -167,6 +172,7 @@ def test_a_bucket_overwritten_while_it_is_read(
     assert rows + sum(batch.num_rows for batch in task) == 3_000
 
 
+@promise("The read fails where a key may have been overwritten more often since than the bucket keeps.")
 def test_a_moment_that_was_overwritten_since(js: JetStream, server: NatsServer, bucket: Any) -> None:
     kv = bucket(history=2)
     for value in (b"1", b"2", b"3"):
@@ -219,6 +225,7 @@ def test_filters_narrow_a_read(stream: Made, server: NatsServer, filters: list[A
     assert set(read(reader, reader.partitions())) >= set(expected) & set(range(7, 101, 10))
 
 
+@promise("only what matches this one subject or pattern")
 def test_a_filter_never_widens_a_read(js: JetStream, stream: Made, server: NatsServer) -> None:
     name = stream(10)
     js.publish(f"{name}.1.deep", b"11")

@@ -23,6 +23,7 @@ from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import ConnectionOptions, read_options, write_options
 from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, chunks_of
 from pyspark_jetstream.schema import Target
+from tests.marks import promise
 from tests.spark.conftest import Made, data_of
 from tests.spark.test_tasks import COLUMNS, WRITTEN, rows
 
@@ -61,6 +62,10 @@ def test_a_streaming_write_needs_its_micro_batch(js: JetStream, stream: Made, so
     assert source(name).streamWriter(WRITTEN, False).write(rows(name, 1, 2)).sent == 2
 
 
+@promise("**Apache Spark** reads, streams and writes JetStream")
+@promise("every row once, however late a task is repeated")
+@promise("every row is stored, and stored **again** by each run that is repeated")
+@promise("every row once, however late it is repeated")
 def test_twins_and_zombies_store_nothing_twice(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
     """Runs of the same partition that overtake each other in the middle, and one of a micro-batch that is over."""
     name = stream()
@@ -88,6 +93,8 @@ def test_twins_and_zombies_store_nothing_twice(js: JetStream, stream: Made, nc: 
         store(nc, js, [chunk], TaskId("query", 5, 1), options)
 
 
+@promise("every row once, however late a task is repeated")
+@promise("every row once, however late it is repeated")
 def test_markers_that_have_gone(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
     name = stream()
     given = {"servers": server.url, "stream": name, "delivery": "atomic", "markerSubject": name}
@@ -101,6 +108,9 @@ def test_markers_that_have_gone(js: JetStream, stream: Made, nc: Connection, ser
         store(nc, js, purged(), TaskId("q", 0, 0), write_options(given))
 
 
+@promise("every row is stored, and stored **again** by each run that is repeated")
+@promise("A lost connection, or a leader that is not there")
+@promise("`ingest`, `mirror` and `replay` store every row")
 def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
     """Every row is stored by each delivery, and once by two of them, though the server is killed in the middle."""
     server = server_for()
@@ -144,6 +154,8 @@ def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> l
     return begun
 
 
+@promise("A server allows 50 for a stream and 1,000 in all.")
+@promise("What it refuses beyond that is tried again a few times")
 def test_each_chunk_has_its_own_tries(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer
 ) -> None:
@@ -167,6 +179,7 @@ def test_each_chunk_has_its_own_tries(
     assert data_of(js, name) == Counter(range(len(chunks)))
 
 
+@promise("every row once, as long as the repetition comes within the stream's")
 @pytest.mark.parametrize("names", [WRITTEN.names, ["data"]])
 def test_what_a_batch_left_is_sent_in_another(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer, names: list[str]
@@ -181,6 +194,8 @@ def test_what_a_batch_left_is_sent_in_another(
     assert sorted(data_of(js, name)) == [*range(1, 3_001)]
 
 
+@promise("every row once, however late a task is repeated")
+@promise("every row once, however late it is repeated")
 @pytest.mark.parametrize("delivery", ["fast", "fastDedup"])
 @pytest.mark.parametrize("by_server", [True, False])
 def test_a_row_is_counted_over_batches(
@@ -199,6 +214,8 @@ def test_a_row_is_counted_over_batches(
     assert 30 <= begun[2] < 130  # what was acknowledged is not sent again
 
 
+@promise("A row with a message id of its own is dropped if the stream has seen that within its `duplicate_window`")
+@promise("every row once, as long as the repetition comes within the stream's")
 def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
     """``fastDedup`` makes ids itself: two rows with one id, copied from another stream, are two rows."""
     name = stream()
@@ -213,6 +230,7 @@ def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection,
     assert found == [[("A", "1"), ("Nats-Msg-Id", each)] for each in ids]
 
 
+@promise("A lost connection, or a leader that is not there")
 @pytest.mark.parametrize("delivery", ["fast", "fastDedup"])
 def test_a_leader_that_is_not_there_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer, delivery: str
@@ -287,6 +305,7 @@ def test_a_subject_that_nats_does_not_take(js: JetStream, stream: Made, source: 
     assert js.stream_info(name).state.messages == 0
 
 
+@promise("`Nats-Batch-...`, which is part of somebody's atomic batch, fails the task")
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
@@ -359,6 +378,7 @@ def test_a_chunk_is_several_arrow_batches() -> None:
         chunks(*found, wrong)
 
 
+@promise("`atomic` refuses a target with retention `workqueue` or `interest`")
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -384,6 +404,8 @@ def test_a_stream_that_takes_nothing(
         source(name, delivery="atomic", markerSubject=name).writer(WRITTEN, False)
 
 
+@promise("For a batch write the promise holds within one `save()`.")
+@promise("A number is stored once. With `atomic` a lower one fails.")
 @pytest.mark.parametrize("delivery", ["atomic", "fastDedup"])
 def test_a_job_with_a_name_is_stored_once(js: JetStream, stream: Made, source: Any, delivery: str) -> None:
     """However often it is run. Its next version is another one, and by ``atomic`` an older one is refused."""

@@ -13,12 +13,20 @@ from jsproto.grammar.acks import PubAck
 from jsproto.ticket import Ticket
 from tests.client.lagging import Replicas
 from tests.harness import Harness
+from tests.marks import promise, requirement
 
 SUBJECTS = ("a", "b", "c.1", "c.2")
 REPLICAS = 3
 STEP = 0.05  # seconds
 
 
+@requirement(256)
+@promise("**consistent sessions** that read their own writes and never read backwards")
+@promise("a last message, a next message", of="Guarantees")
+@promise("a last message, a next message", of="Reading what was written")
+@promise("never an older price, from any server")
+@promise("Reads that are never older than what this session has written and read.")
+@promise("Reads that are never older than what was written and read.")
 class Sessions(RuleBasedStateMachine):
     """Two sessions of one client and three replicas, whose positions, turns and deaths are arbitrary.
 

@@ -26,6 +26,7 @@ from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.store.stream import Publication
 from tests.effort import examples
+from tests.marks import known_fault, promise, requirement
 from tests.stateful.test_pair_stateful import Faults
 
 VERSIONS = st.sampled_from([1, 2])
@@ -95,6 +96,9 @@ class AcknowledgingFaults(ConsumingFaults):
             assert len(self.stream) - outstanding <= len(self.acknowledged)
 
 
+@promise("every message at least once, until it is acknowledged or `max_deliver` is reached")
+@promise("every message at least once: again and again until it is acknowledged")
+@known_fault("a fetch hangs, or times out with messages waiting")
 class FetchingFaults(AcknowledgingFaults):
     """Fetches."""
 
@@ -156,6 +160,9 @@ class FetchingFaults(AcknowledgingFaults):
         assert self.found.info(self.pair.now).ack_floor.stream_seq == len(self.stream)
 
 
+@promise("every message at least once, until it is acknowledged or `max_deliver` is reached")
+@promise("every message at least once: again and again until it is acknowledged")
+@known_fault("a request that was lost is never made again")
 class StreamingFaults(AcknowledgingFaults):
     """Streams of messages that refill themselves: one, or two that share the consumer by turns or by a pin."""
 
@@ -210,6 +217,11 @@ class StreamingFaults(AcknowledgingFaults):
         assert self.found.info(self.pair.now).ack_floor.stream_seq == len(self.stream)
 
 
+@requirement(230)
+@promise("every message once and in order, as long as the stream holds it. What limits took is told")
+@promise("every message once and in order, as long as the stream holds it until its turn")
+@promise("ordered: every message once and in order")
+@known_fault("an ordered consumer stalls, or makes one consumer after the other without end")
 class OrderedFaults(ConsumingFaults):
     """An ordered consumer, and others who meddle with what it made."""
 

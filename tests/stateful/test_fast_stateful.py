@@ -22,6 +22,7 @@ from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.ticket import Ticket
 from tests.effort import examples
 from tests.harness import Harness
+from tests.marks import known_fault, requirement
 
 REFUSED = {"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}
 
@@ -80,6 +81,8 @@ class ModelServer:
         return {"stream": "S", "seq": len(self.stored), "batch": "b1", "count": max(self.expected - 1, 0)}
 
 
+@requirement(42)
+@known_fault("fast ingest, all of it")
 class FastBatch(RuleBasedStateMachine):
     """Operations of the application, the network and the clock in any order."""
 

@@ -23,6 +23,7 @@ from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto.wire.frames import Pub
 from tests.client.pushing import CREATED, ack_subject, heartbeat, info
 from tests.effort import examples
+from tests.marks import promise, requirement
 from tests.stateful.pushed import Pushed
 
 HEARTBEAT = 1.0
@@ -61,6 +62,13 @@ class Model:
         self.sent_since = 0
 
 
+@requirement(230)
+@promise("every message once and in order, as long as the stream holds it. What limits took is told")
+@promise("every message once and in order, as long as the stream holds it until its turn")
+@promise("What limits or a purge took before its turn is the event `MessagesMissed`")
+@promise("is read on from the first message that is newer than the last one read (event `StreamRolledBack`)")
+@promise("ordered: every message once and in order")
+@promise("Read what ``wanted`` names once and in order.")
 class OrderedReading(Pushed):
     """The machine under test, its session, and the server."""
 

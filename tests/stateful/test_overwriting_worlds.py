@@ -24,6 +24,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.server.replication.replicas import Lag
 from jsproto.ticket import Ticket
 from tests.effort import examples
+from tests.marks import promise
 from tests.worlds.memory import TIMEOUT, Event, Plan, World, small_pages
 
 WORLDS: Final = int(os.environ.get("WORLDS") or examples(300))
@@ -138,6 +139,9 @@ def own_write(it: Overwriting) -> None:
     assert shown(it.take(batch, 0.1)).get(own, 0) >= seq
 
 
+@promise("what is in the stream all the time is not left out")
+@promise("`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself.")
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
 @pytest.mark.parametrize("read", [snapshot, snapshot_at, whole_stream, own_write])
 def test_what_was_overwritten_and_what_overwrote_it_are_not_both_missing(read: Callable[[Overwriting], None]) -> None:
     endings: dict[str, int] = {}

@@ -32,6 +32,7 @@ from jsproto.testing.pair import Pair
 from jsproto.testing.world import TOKEN
 from jsproto.ticket import Ticket
 from tests.effort import examples
+from tests.marks import known_fault, promise
 from tests.server.harness import config
 
 DIALECTS = st.sampled_from(["released", "draft"])
@@ -153,6 +154,10 @@ class Faults(RuleBasedStateMachine):
         return [int(message.payload) for message in self.stream]
 
 
+@promise("Here a batch survives the loss of every hundredth message")
+@promise("Another batch begins with `batch.unacknowledged`")
+@promise("Messages run ahead of the server's acknowledgements by a bounded window.")
+@known_fault("messages lost, or blocked, at a reconnect")
 class FastFaults(Faults):
     """One fast-ingest batch."""
 
@@ -273,6 +278,10 @@ class FastFaults(Faults):
             assert len(self.pair.server.api.streams["S"].fast) == 0
 
 
+@promise("all messages are stored or none")
+@promise('Atomic batches and lossless fast-ingest batches (`gap="fail"`) end with `BatchLostError`')
+@promise("One atomic batch (ADR-50): stored whole, or not at all.")
+@known_fault("messages lost, or blocked, at a reconnect")
 class AtomicFaults(Faults):
     """One atomic batch."""
 

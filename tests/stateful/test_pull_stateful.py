@@ -18,11 +18,15 @@ from jsproto.errors import Error
 from jsproto.timers import Timer
 from tests.client.pulling import Pulling
 from tests.effort import examples
+from tests.marks import known_fault, promise, requirement
 
 RETRIED = ["409 Leadership Change", "409 Server Shutdown", "409 Exceeded MaxWaiting"]
 ENDED = ["408 Request Timeout", "404 No Messages", "409 Batch Completed", "409 Consumer Deleted", "503", "499 New"]
 
 
+@requirement(221, 242)
+@promise("A subscriber that pulls gets no more than it asked for.")
+@known_fault("a fetch hangs, or times out with messages waiting")
 class Pulls(RuleBasedStateMachine):
     """The application, the network and the server take turns."""
 

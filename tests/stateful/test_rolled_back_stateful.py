@@ -20,6 +20,7 @@ from jsproto.grammar.times import parse_timestamp
 from jsproto.ticket import Ticket
 from tests.client.lagging import Replicas, Stored
 from tests.harness import Harness
+from tests.marks import promise
 
 STEP = 0.25  # seconds
 VERBS = ("last", "next", "seq", "leader", "batch", "lasts")
@@ -33,6 +34,8 @@ class Known:
         self.written = 0
 
 
+@promise("A token from outside, or a session over a new link")
+@promise("`StreamRolledBackError` reports a stream that came back shorter, also one that has grown again.")
 class RolledBack(RuleBasedStateMachine):
     """Two sessions of one client, and a server that may lose its last messages whenever it starts anew.
 

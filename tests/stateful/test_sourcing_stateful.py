@@ -26,6 +26,7 @@ from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto.wire.frames import Pub
 from tests.client.pushing import CREATED, heartbeat, info
 from tests.effort import examples
+from tests.marks import promise
 from tests.stateful.pushed import Pushed
 
 WINDOW = 4  # deliveries without an answer after which the model asks for one
@@ -37,6 +38,7 @@ def time_of(number: int) -> str:
     return format_timestamp(CREATED + number)
 
 
+@promise("Nothing is acknowledged that the target does not have.")
 class Sourcing(Pushed):
     """The machine under test, its session, and the server's consumer of a work queue."""
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.effort import examples
+from tests.marks import promise
 from tests.worlds.memory import Event, Plan, Read, World, small_pages
 
 WORLDS: Final = int(os.environ.get("WORLDS") or examples(300))
@@ -143,6 +144,30 @@ def plans(draw: st.DrawFn) -> Plan:
     )  # fmt: skip
 
 
+@promise("**consistent sessions** that read their own writes and never read backwards")
+@promise("what is in the stream all the time is not left out")
+@promise("what was acknowledged, except right after a change of leaders or while the network is split")
+@promise("what the answering replica or mirror holds: the last writes may be missing")
+@promise("a last message, a next message", of="Guarantees")
+@promise("all subjects, however many, at one sequence")
+@promise('`"direct"` is quick: a replica answers')
+@promise("`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself.")
+@promise("Its answers are dropped and asked for again.")
+@promise("`StreamRecreatedError` reports a stream that was deleted and created again between two pages.")
+@promise("It is exactly the state at its `up_to_seq`, while others overwrite.")
+@promise("With `at` it is exactly the state at an earlier sequence or time")
+@promise("Purges, deletions and what limits drop have no sequence.")
+@promise("`get_last_msgs_for` with `up_to_seq` or `up_to_time` shows what the answering")
+@promise("all that was acknowledged, except right after a change of leaders or while the network is split")
+@promise("what the answering server holds")
+@promise("what the stream held while it was read")
+@promise("what the mirror holds: it may lag by any distance, and hold a part")
+@promise("a last message, a next message", of="Reading what was written")
+@promise("No message is left out that is there from beginning to end")
+@promise("no subject is left out that is there all the time.")
+@promise("loses a message meanwhile (purged, deleted, expired)")
+@promise("Exactly so, of what the stream still held when the read began")
+@promise("Reads that are never older than what this session has written and read.")
 @settings(max_examples=WORLDS, suppress_health_check=list(HealthCheck))
 @given(plans())
 def test_an_answer_is_right_or_a_typed_error(plan: Plan) -> None:

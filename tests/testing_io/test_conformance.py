@@ -20,6 +20,7 @@ from jsproto.errors import TimeoutError
 from jsproto.events import Event
 from jsproto_io.testing import conformance
 from tests.drivers.conftest import LOOPS
+from tests.marks import promise
 from tests.readmes import program_with
 from tests.tools.stalls import Stalls
 
@@ -74,12 +75,15 @@ class Loop:
         return True
 
 
+@promise("It has a server in memory for each case, which it cuts off, stops and starts again.")
+@promise("The drivers of this library pass it, and so does the one above.")
 @pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
 @pytest.mark.parametrize("reader_thread", [True, False])
 def test_the_driver_for_threads(case: conformance.Case, reader_thread: bool) -> None:
     conformance.run(case, Blocking(reader_thread=reader_thread))
 
 
+@promise("The drivers of this library pass it, and so does the one above.")
 @pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
 @pytest.mark.parametrize(
     "anyio_backend",
@@ -89,6 +93,7 @@ async def test_the_driver_for_asyncio(case: conformance.Case, anyio_backend: Any
     await conformance.run_async(case, Loop(jsproto_io.asyncio.connect))
 
 
+@promise("The drivers of this library pass it, and so does the one above.")
 @pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_the_driver_for_trio(case: conformance.Case, anyio_backend: str) -> None:
@@ -98,6 +103,9 @@ async def test_the_driver_for_trio(case: conformance.Case, anyio_backend: str) -
 # -- drivers and outboxes of others ------------------------------------------------------------------------------------
 
 
+@promise("It dials again, keeps time, writes and reads, and lets tasks wait for tickets.")
+@promise("A link ends once. `receive_eof` after the end of the link changes nothing")
+@promise("The drivers of this library pass it, and so does the one above.")
 @pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_the_transport_of_the_readme(case: conformance.Case, anyio_backend: str) -> None:
@@ -177,6 +185,8 @@ DEFECTS: Final = [
 ]
 
 
+@promise("It dials again, keeps time, writes and reads, and lets tasks wait for tickets.")
+@promise("It has a server in memory for each case, which it cuts off, stops and starts again.")
 @pytest.mark.slow
 @pytest.mark.parametrize(("good", "bad", "name"), DEFECTS, ids=[f"{name}-{bad[:9]}" for _, bad, name in DEFECTS])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

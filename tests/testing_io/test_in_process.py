@@ -28,6 +28,7 @@ from jsproto_io.dialer import use_dialer
 from jsproto_io.testing import in_process
 from jsproto_io.testing.pipes.server import CAPACITY, InProcessServer
 from tests.drivers.conftest import limited
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,7 @@ def idle(server: InProcessServer, **options: Any) -> sync.Connection:
 # -- what it is --------------------------------------------------------------------------------------------------------
 
 
+@promise("`connect` of all three drivers takes its `dialer`.")
 async def test_a_client_publishes_and_reads_back(driver: str) -> None:
     with in_process() as server:
         async with limited(driver, dialer=server.dialer)(server.url) as nc:
@@ -56,6 +58,7 @@ async def test_a_client_publishes_and_reads_back(driver: str) -> None:
         assert server.peers == {}
 
 
+@promise("The block of `use_dialer` captures each `connect()` in it and in its tasks.")
 def test_an_application_that_knows_no_dialer_is_reached() -> None:
     def application() -> int:
         with sync.connect("nats://db.example:4222") as nc:
@@ -68,6 +71,7 @@ def test_an_application_that_knows_no_dialer_is_reached() -> None:
         assert server.role.context.domain == "hub"
 
 
+@promise("The block of `use_dialer` captures each `connect()` in it and in its tasks.")
 @LOOPS
 def test_tasks_of_an_application_that_knows_no_dialer_are_reached(driver: str) -> None:
     module = {"asyncio": jsproto_io.asyncio, "trio": jsproto_io.trio}[driver]
@@ -89,6 +93,7 @@ def test_tasks_of_an_application_that_knows_no_dialer_are_reached(driver: str) -
         assert anyio.run(application, backend=driver) == 3
 
 
+@promise("`in_process()` needs no socket")
 def test_no_socket_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*args: object) -> None:
         raise AssertionError
@@ -99,6 +104,7 @@ def test_no_socket_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
         assert nc.flush() >= 0
 
 
+@promise("Threads that it starts are not captured, unless it has `threads=True`.")
 def test_threads_that_the_block_starts_are_captured_if_they_are_to_be(closed_port: int) -> None:
     url = f"nats://127.0.0.1:{closed_port}"
     with in_process() as server, ThreadPoolExecutor(1) as pool:
@@ -251,6 +257,7 @@ def test_a_connection_that_is_dropped_frees_its_link() -> None:
 # -- clients that do not read ------------------------------------------------------------------------------------------
 
 
+@promise("The rest counts for `max_pending`.")
 def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded() -> None:
     limit, size, count = 2_000_000, 50_000, 1_000  # 50 MB are sent to who does not read
     with in_process(max_pending=limit) as server, idle(server) as publisher:
@@ -271,6 +278,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded() -> None:
         lazy.close()
 
 
+@promise("The rest counts for `max_pending`.")
 async def test_a_client_that_reads_late_gets_all(driver: str) -> None:
     size, count = 50_000, 200  # 10 MB are more than a link holds
     with in_process() as server, idle(server) as publisher:
@@ -356,6 +364,7 @@ def test_a_defect_ends_the_server_and_the_block_raises_it(caplog: pytest.LogCapt
     assert "the server in memory failed: ZeroDivisionError" in caplog.text
 
 
+@promise("That ends the server.")
 def test_ctrl_c_within_the_server_reaches_the_caller_and_ends_it() -> None:
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt

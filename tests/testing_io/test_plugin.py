@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import promise
 from tests.readmes import program_with
 
 PLUGIN = "transports/jsproto_io/testing"
@@ -26,10 +27,13 @@ def pytest_run(folder: Path, program: str, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
+@promise("the test runs twice")
+@promise("an application that knows only `jsproto_io.sync.connect`")
 def test_the_tests_of_the_readme_pass_in_memory_and_on_a_real_server(tmp_path: Path) -> None:
     assert "3 passed" in pytest_run(tmp_path, program_with(PLUGIN, "def test_an_order_is_billed_once"))
 
 
+@promise("The test is skipped where there is none")
 @pytest.mark.slow
 def test_without_a_real_server_its_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
     printed = pytest_run(tmp_path, program_with(PLUGIN, "def test_an_order_is_billed_once"), NATS_SERVER_BIN="nowhere")
@@ -49,6 +53,7 @@ def test_it():
     assert "1 passed" in pytest_run(tmp_path, program)
 
 
+@promise("Each test has a server of its own.")
 @pytest.mark.slow
 def test_each_test_has_a_server_of_its_own(tmp_path: Path) -> None:
     program = """

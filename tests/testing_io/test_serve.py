@@ -32,6 +32,7 @@ from jsproto.server import Access, BatchLimits, Permissions, User
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.testing import serve
 from tests.drivers.threaded import connect as connect_with_threads
+from tests.marks import promise
 from tests.testing_io.conftest import Serving
 
 pytestmark = pytest.mark.anyio
@@ -178,6 +179,7 @@ async def test_a_client_that_answers_no_ping_is_cut_off(serving: Serving) -> Non
         assert (await client.read_all()).endswith(b"PING\r\n-ERR 'Stale Connection'\r\n")
 
 
+@promise("A client that leaves more than `max_pending` bytes unread is cut off without a word")
 @pytest.mark.slow
 async def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded(serving: Serving) -> None:
     limit, size, count = 2_000_000, 50_000, 1_000  # 50 MB are sent to who does not read
@@ -230,6 +232,7 @@ async def test_a_client_that_reads_late_gets_all(serving: Serving) -> None:
         )
 
 
+@promise("`server.disconnect()` cuts the links of all clients.")
 async def test_clients_that_are_disconnected_come_again(serving: Serving, connect: Any) -> None:
     async with serving() as server, connect(server.url, reconnect_time_wait=0) as nc:
         js = nc.jetstream()
@@ -244,6 +247,7 @@ async def test_clients_that_are_disconnected_come_again(serving: Serving, connec
                     continue
 
 
+@promise("calls `verb(role, now)` between two inputs")
 async def test_a_call_changes_what_the_server_does(serving: Serving, connect: Any) -> None:
     async with serving() as server, connect(server.url) as nc:
         js = nc.jetstream()
@@ -270,6 +274,7 @@ async def test_a_port_is_free_again_at_once(serving: Serving) -> None:
             assert server.url == f"nats://127.0.0.1:{port}"
 
 
+@promise("A second `with server:` listens on the same port, and they are there again.")
 async def test_streams_outlive_a_block(serving: Serving, host: str) -> None:
     if host == "threads":
         server: Any = serve()
@@ -290,6 +295,7 @@ async def test_streams_outlive_a_block(serving: Serving, host: str) -> None:
         assert (server.port, server.role.stream("S").config.name) == (port, "S")
 
 
+@promise("Links, tasks and the thread end with the block.")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open sockets cannot be counted here")
 async def test_the_end_leaves_no_thread_no_socket_and_no_task(serving: Serving, host: str) -> None:
     async def run() -> None:
@@ -308,6 +314,7 @@ async def test_the_end_leaves_no_thread_no_socket_and_no_task(serving: Serving, 
     assert host == "trio" or len(asyncio.all_tasks()) == tasks
 
 
+@promise("Links, tasks and the thread end with the block.")
 async def test_the_end_does_not_wait_for_a_client_that_does_not_read(serving: Serving) -> None:
     async with serving() as server, raw(server) as lazy, raw(server) as publisher:
         await lazy.stream.send(b"SUB flood 1\r\nPING\r\n")
@@ -326,6 +333,7 @@ async def test_an_exception_of_the_block_leaves_it_as_it_is(serving: Serving) ->
     assert server.peers == {}
 
 
+@promise("A defect of the server is logged, and the block raises it at its end.")
 async def test_a_defect_ends_the_server_and_the_block_raises_it(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -340,6 +348,7 @@ async def test_a_defect_ends_the_server_and_the_block_raises_it(
     assert "the server in memory failed: ZeroDivisionError" in caplog.text
 
 
+@promise("accept a configuration that asks for what is not done")
 @pytest.mark.parametrize("lenient", [False, True])
 async def test_what_is_not_done_is_refused_or_not(serving: Serving, connect: Any, lenient: bool) -> None:
     own = {"name": "A", "external": {"api": "$JS.API"}}
@@ -349,6 +358,7 @@ async def test_what_is_not_done_is_refused_or_not(serving: Serving, connect: Any
             await nc.jetstream().create_stream("B", sources=[own])
 
 
+@promise("What their permissions do not allow is refused with the words of nats-server")
 async def test_users_have_permissions(serving: Serving, connect: Any) -> None:
     """By a password or by an nkey. What is not allowed ends neither the link nor what else it does."""
     shop = User("shop", "secret", permissions=Permissions(publish=["orders.>"]))

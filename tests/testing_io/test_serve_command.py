@@ -24,6 +24,7 @@ from jsproto.events import ServerReportedError
 from jsproto_io.serve import main, run
 from jsproto_io.sync import Connection, connect
 from jsproto_io.testing import serve
+from tests.marks import promise
 
 MODULE = [sys.executable, "-m", "jsproto_io.serve"]
 COMMAND = [sys.executable, "-m", "jsproto_io.cli", "serve", "--memory"]
@@ -67,6 +68,8 @@ def asked(place: str, path: str) -> tuple[int, str | None]:
     return answer.status, body.get("version")
 
 
+@promise("It is no database.")
+@promise("by which test suites find out that a server runs, and no other page.")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
@@ -142,6 +145,7 @@ def test_users_and_what_they_may_do(tmp_path: Path) -> None:
         ]
 
 
+@promise("`jsproto serve --memory` is the same, with the extra `cli`.")
 def test_the_command() -> None:
     with started(*COMMAND, "-p", "0", "--domain", "hub") as server, connect(server.url) as nc:
         info = nc.server_info
@@ -149,6 +153,7 @@ def test_the_command() -> None:
         assert info.domain == "hub"
 
 
+@promise("Configuration files and clusters are refused, with exit code 2.")
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
@@ -229,6 +234,7 @@ def ask(nc: Connection, verb: str, body: bytes = b"") -> Any:
     return json.loads(nc.request(f"$JS.API.{verb}", body).data)
 
 
+@promise("Streams with file storage survive in `--store_dir`")
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [MODULE, COMMAND])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -317,6 +323,7 @@ def test_who_waits_is_told_of_the_end_as_soon_as_the_server_is_ready() -> None:
         assert rest(links[0]).endswith(SHUTDOWN)
 
 
+@promise("After a crash the next start finds what the last end left.")
 @pytest.mark.slow
 def test_what_a_crash_leaves(tmp_path: Path) -> None:
     """What the last end left is found, and nothing later."""
@@ -330,6 +337,7 @@ def test_what_a_crash_leaves(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["jsproto-server.saved"]
 
 
+@promise("A file that is foreign or damaged is refused.")
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"something else\n", b"jsproto-server 9 2 " + b"0" * 64 + b"\n{}"])
 def test_a_file_that_cannot_be_taken_up_stays(content: bytes, tmp_path: Path) -> None:
@@ -341,6 +349,7 @@ def test_a_file_that_cannot_be_taken_up_stays(content: bytes, tmp_path: Path) ->
     assert path.read_bytes() == content
 
 
+@promise("It is no database.")
 @pytest.mark.slow
 def test_the_command_says_that_it_is_no_database() -> None:
     done = subprocess.run(COMMAND[:-1], capture_output=True, text=True, check=False)

@@ -25,6 +25,7 @@ from jsproto.server.server import Server
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode, encode_connect
 from jsproto.wire.frames import Msg, Pub
+from tests.marks import promise
 from tests.transcripts import test_server_role as batches
 from tests.transcripts import test_server_role_consuming as consuming
 from tests.transcripts import test_server_role_direct as direct
@@ -93,11 +94,13 @@ def over_a_socket(replay: Any, stack: ExitStack, epoch: int) -> type[Any]:
     return OverASocket
 
 
+@promise("Recorded conversations of real servers are answered over a socket as they are in memory.")
 @pytest.mark.parametrize("name", [*direct.REFERENCE, *direct.OLDER])
 def test_reading_and_persistence(name: str, stack: ExitStack) -> None:
     over_a_socket(direct.Replay, stack, 0)(direct.Record(name)).run()
 
 
+@promise("Recorded conversations of real servers are answered over a socket as they are in memory.")
 @pytest.mark.parametrize("name", sourcing.ANSWERED, ids=lambda name: f"source-{name}")
 def test_sources(name: str, stack: ExitStack) -> None:
     replay = over_a_socket(sourcing.Unordered, stack, consuming.EPOCH)
@@ -114,6 +117,7 @@ def replay_consumers(name: str, stack: ExitStack) -> None:
         replay.run(consuming.ELSEWHERE.get(scenario, {}))
 
 
+@promise("Recorded conversations of real servers are answered over a socket as they are in memory.")
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_consumers(name: str, stack: ExitStack) -> None:
     replay_consumers(name, stack)
@@ -257,6 +261,7 @@ def replay(name: str, stack: ExitStack) -> None:
         connection.run(server, cast("batches.Elsewhere", elsewhere))
 
 
+@promise("Recorded conversations of real servers are answered over a socket as they are in memory.")
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in DIFFERS])
 def test_batches(name: str, stack: ExitStack) -> None:
     replay(name, stack)
@@ -268,6 +273,7 @@ def test_what_differs_in_an_older_release_differs_still(name: str, stack: ExitSt
         replay(name, stack)
 
 
+@promise("Recorded conversations of real servers are answered over a socket as they are in memory.")
 def test_every_recorded_conversation_is_answered_or_explained() -> None:
     replayed = [
         *direct.REFERENCE, *direct.OLDER, direct.WITHOUT_REPLICAS, *CONSUMERS, *CONSUMERS_DIFFER,

@@ -30,6 +30,7 @@ from jsproto.server.store.settings import accept, change
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.frames import Frame, Info, Msg, Pub, Sub
+from tests.marks import known_fault, promise, requirement
 from tests.server.harness import Answered
 from tests.transcripts.test_transcripts import FOLDER, INDEX
 
@@ -210,6 +211,41 @@ REFERENCE: Final = scenarios("2.15.1", "2.15.1-R3")
 OLDER: Final = {name: files for name, files in scenarios("2.14.0", "2.14.6").items() if name.startswith("fast-")}
 
 
+@requirement(2, case="atomic-id_too_long@2.15.1")
+@requirement(5, 29, case="atomic-commit1@2.15.1")
+@requirement(10, case="atomic-not_enabled@2.15.1")
+@requirement(21, case="atomic-unknown_batch@2.15.1")
+@requirement(22, case="atomic-gap@2.15.1")
+@requirement(23, 25, case="atomic-expected_last_seq@2.15.1")
+@requirement(26, case="atomic-expected_last_subj_seq@2.15.1")
+@requirement(27, case="atomic-abandoned@2.15.1")
+@requirement(33, case="atomic-inflight_50@2.15.1")
+@requirement(34, case="atomic-inflight_total@2.15.1")
+@requirement(35, case="atomic-too_large@2.15.1")
+@requirement(37, case="atomic-expected_last_msg_id@2.15.1")
+@requirement(38, case="atomic-msg_id@2.15.1")
+@requirement(46, case="fast-id_length@2.15.1")
+@requirement(47, 48, 64, case="fast-bad_pattern@2.15.1")
+@requirement(49, case="fast-commit_store@2.15.1")
+@requirement(50, case="fast-eob_first@2.15.1")
+@requirement(51, 58, case="fast-ping@2.15.1")
+@requirement(52, case="fast-unknown_op@2.15.1")
+@requirement(54, case="fast-flow_one@2.15.1")
+@requirement(61, case="fast-flow_ramp@2.15.1")
+@requirement(62, case="fast-flow_values@2.15.1")
+@requirement(63, 65, 69, case="fast-gap_ok@2.15.1")
+@requirement(63, case="fast-gap_fail@2.15.1")
+@requirement(70, case="cluster-fast_leader_change_fail@2.15.1-R3")
+@requirement(71, case="cluster-fast_leader_change_ok@2.15.1-R3")
+@requirement(73, case="fast-err_fail@2.15.1")
+@requirement(74, case="fast-err_ok@2.15.1")
+@requirement(75, 89, case="fast-err_first@2.15.1")
+@requirement(87, 101, case="fast-persist_async@2.15.1")
+@requirement(88, case="fast-msg_id@2.15.1")
+@requirement(100, case="fast-disable_midway@2.15.1")
+@requirement(106, case="atomic-sourced_headers@2.15.1")
+@known_fault("a gap is told with the wrong numbers", case="fast-gap_ok@2.15.1")
+@known_fault("a refused message ends the batch in mode ok", case="fast-err_ok@2.15.1")
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_server_role_answers_as_the_reference(name: str) -> None:
     replay(name, REFERENCE[name])
@@ -242,6 +278,7 @@ def requests_and_answers(file: str) -> list[tuple[bytes, dict[str, Any], dict[st
     ]
 
 
+@promise('They never say ``"default"`` back')
 def test_what_servers_make_of_a_configuration() -> None:
     context = ServerContext(b"token")
     made: dict[str, StreamConfig] = {}
@@ -256,6 +293,7 @@ def test_what_servers_make_of_a_configuration() -> None:
     assert len(exchanges) == 4
 
 
+@requirement(32, 101, 105)
 @pytest.mark.parametrize("file", ["atomic-mirror_refused@2.15.1.json", "cons-persist_forms@2.15.1.json"])
 def test_what_servers_refuse(file: str) -> None:
     refused = 0
@@ -270,6 +308,7 @@ def test_what_servers_refuse(file: str) -> None:
     assert refused >= 2
 
 
+@requirement(106)
 def test_what_mirrors_and_sources_keep_of_a_batch() -> None:
     """Recorded: both members as a mirror and as an aggregate have them."""
     (files,) = (files for name, files in REFERENCE.items() if name.startswith("atomic-sourced_headers"))

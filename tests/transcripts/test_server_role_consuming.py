@@ -28,6 +28,7 @@ from jsproto.server.server import Server
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode, encode_msg
 from jsproto.wire.frames import Frame, Info, Msg, Pub, Sub
+from tests.marks import requirement
 from tests.transcripts.test_transcripts import FOLDER, INDEX
 
 MINE: Final = b"NATS/1.0\r\nX-Mine: 1\r\n\r\n"
@@ -287,6 +288,7 @@ ELSEWHERE: Final[dict[str, Elsewhere]] = {
 }
 
 
+@requirement(234, case="sub-heartbeat_small@2.15.1")
 @pytest.mark.parametrize("scenario", FILES, ids=lambda scenario: f"{scenario}@2.15.1")
 def test_the_server_role_answers_as_the_reference(scenario: str) -> None:
     Replay(scenario, FILES[scenario]).run(ELSEWHERE.get(scenario, {}))

@@ -23,6 +23,7 @@ from jsproto.server.session import ServerSession
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode_connect
 from jsproto.wire.frames import Frame, Info, Msg, Ping, Pub
+from tests.marks import promise, requirement
 from tests.transcripts.test_server_role_consuming import Session
 from tests.transcripts.test_transcripts import FOLDER, INDEX
 
@@ -186,6 +187,18 @@ def plain(value: Any) -> Any:
     return kept
 
 
+@requirement(108, case="direct-mirror_direct@2.15.1")
+@requirement(112, case="direct-not_allowed.c0@2.15.1")
+@requirement(118, case="direct-subject_appended@2.15.1")
+@requirement(123, case="direct-batch_no_start@2.15.1")
+@requirement(134, case="direct-multi_413@2.15.1")
+@requirement(135, case="direct-multi_last_batch@2.15.1")
+@requirement(135, case="direct-multi_up_to_seq@2.15.1")
+@requirement(147, 148, case="direct-msg_get_api@2.15.1")
+@requirement(243, 246, 247, 249, case="cons-persist_forms@2.15.1")
+@requirement(248, case="cons-persist_update@2.15.1")
+@requirement(250, case="cons-persist_level@2.15.1")
+@promise("The mode cannot be switched on or off later", case="cons-persist_forms@2.15.1")
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_server_role_answers_as_the_reference(name: str) -> None:
     Replay(Record(name)).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.marks import requirement
 from tests.transcripts.test_server_role_consuming import Replay
 
 SCENARIOS = ("basic", "errors", "old_ack", "policies", "push", "waiting_pull", "workqueue")
@@ -19,6 +20,9 @@ def run(replay: Replay, scenario: str) -> None:
     replay.run({})
 
 
+@requirement(168, 169, 171, 174, case="basic")
+@requirement(171, case="push")
+@requirement(172, 173, case="policies")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_server_role_answers_as_the_reference(scenario: str) -> None:
     name = f"source-reset_{scenario}@2.15.1"

@@ -20,6 +20,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.outbox import Conversation
 from jsproto.server.store.stream import Stored
 from jsproto.wire.frames import Msg
+from tests.marks import requirement
 from tests.transcripts.test_server_role_consuming import Replay
 from tests.transcripts.test_transcripts import INDEX
 
@@ -153,6 +154,8 @@ ELSEWHERE: Final[dict[str, dict[int, Callable[[Any], None]]]] = {
 }  # fmt: skip
 
 
+@requirement(162, case="source-auto_durable@2.15.1")
+@requirement(162, case="source-auto_mirror@2.15.1")
 @pytest.mark.parametrize("name", ANSWERED, ids=lambda name: f"source-{name}")
 def test_the_server_role_answers_as_the_release(name: str) -> None:
     Unordered(name, RECORDED[name]).run(ELSEWHERE.get(name.partition("@")[0], {}))

@@ -20,6 +20,7 @@ from jsproto.wire.limits import (
     SERVER_LIMITS,
     Limits,
 )
+from tests.marks import promise
 from tests.wire.generated import decode, delivered, one_by_one
 
 VERB = "an unknown verb"
@@ -337,6 +338,7 @@ def test_json_has_its_own_limit(role: Role, verb: bytes) -> None:
             assert (decoder.error is None) == fits
 
 
+@promise("Every limit of the wire has a name (`jsproto/wire/limits.py`)")
 def test_the_limits_of_the_roles() -> None:
     assert Limits(MAX_DELIVERY_LINE, MAX_INFO_LINE, HARD_MAX_PAYLOAD) == CLIENT_LIMITS
     assert Limits(4096, 4096, DEFAULT_MAX_PAYLOAD) == SERVER_LIMITS
@@ -402,6 +404,7 @@ def test_a_frame_that_was_begun_is_finished_though_much_follows(begun: bytes) ->
         assert decode("client", [sent[:place], sent[place:]]) == whole
 
 
+@promise("Memory is bounded whatever the peer sends.")
 def test_memory_follows_the_bytes_however_small_the_pieces() -> None:
     size = 200_000
     line = b"MSG a 1 %d\r\n" % size

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
 from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Pub
+from tests.marks import promise
 from tests.wire.generated import (
     cut,
     damaged,
@@ -186,6 +187,7 @@ def test_what_was_decoded_encodes_to_the_same_bytes(role: Role, data: st.DataObj
     assert b"".join(map(encode, decode(role, [sent])[0])) == sent
 
 
+@promise("Receiving never raises.")
 @given(roles, st.data())
 def test_bad_bytes_never_raise_and_come_to_the_same_however_they_are_cut(role: Role, data: st.DataObject) -> None:
     sent = data.draw(st.one_of(st.binary(max_size=60), fragments, damaged(role)))
@@ -247,6 +249,7 @@ def loosely(draw: st.DrawFn, frame: Frame) -> bytes:
     return verb + b"".join(draw(separators) + word for word in words) + draw(margins) + end + rest
 
 
+@promise("Memory is bounded whatever the peer sends.")
 @given(st.binary(max_size=200), st.sampled_from([1, 7, 64]))
 @example(b"MSG a 1 5\r\nhel", 64)
 def test_never_more_is_kept_than_was_fed(data: bytes, step: int) -> None:
