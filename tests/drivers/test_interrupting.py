@@ -153,6 +153,7 @@ def test_signals_strike_a_busy_thread(server: Any) -> None:
     assert results["done"]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed subscription:ResourceWarning")  # its owner may be the later one
 @pytest.mark.parametrize("kind", ["core", "push"])
 def test_finalizers_end_what_their_objects_have(server: Any, kind: str) -> None:
     """The collector runs them at any moment, in any thread."""

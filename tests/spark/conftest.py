@@ -68,6 +68,7 @@ def spark() -> Iterator[SparkSession]:
             SparkSession.builder.master("local[2, 2]")
             .appName("jsproto tests")
             .config("spark.ui.enabled", "false")
+            .config("spark.python.authenticate.socketTimeout", "120s")  # a busy machine needs more than 15
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.codegen.wholeStage", "false")  # small queries run sooner without
