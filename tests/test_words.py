@@ -1,4 +1,4 @@
-"""Docstrings and READMEs stay plain: few semicolons, few long sentences, and "after" where "behind" would be a riddle.
+"""Docstrings and READMEs stay plain: few semicolons, long sentences and negations, and "after" instead of "behind".
 
 ``python -m tests.tools.words FILE`` prints each sentence that counts here.
 
@@ -18,6 +18,8 @@ from tests.tools.words import LONG, Words, counted, files
 
 SEMICOLONS: Final = 5.0  # of 100 sentences: there have to be fewer
 LONG_SENTENCES: Final = 2.0  # of 100 sentences: there may be as many
+NEGATED: Final = 23.0  # of 100 sentences of docstrings: there have to be fewer
+PASSIVE: Final = 24.0  # as NEGATED
 PAGES: Final = [ROOT / folder / "README.md" for folder in FOLDERS]
 MODULES: Final = [path for path in files(["jsproto", "transports"]) if path.suffix == ".py"]
 
@@ -37,6 +39,40 @@ def test_they_are_plain(paths: list[Path]) -> None:
     found = words_of(paths)
     assert found.semicolons_in_100 < SEMICOLONS
     assert 100 * len(found.long) / found.sentences <= LONG_SENTENCES, f"more than {LONG} words: {found.long[:5]}"
+
+
+def test_docstrings_say_what_is() -> None:
+    """A reader wants to know what happens, and who does it. ``--show negated`` of the tool lists the others."""
+    found = words_of(MODULES)
+    assert found.negated_in_100 < NEGATED
+    assert found.passive_in_100 < PASSIVE
+
+
+@pytest.mark.parametrize(
+    ("text", "negated", "passive"),
+    [
+        ("The server sends it.", 0, 0),
+        ("It is not there.", 1, 0),
+        ("Nothing is left, and nobody can't.", 1, 1),
+        ("It was not yet read.", 1, 1),
+        ("It has been sent.", 0, 1),
+        ("It is red. The notes are another matter.", 0, 0),
+        ("``not`` is a word, as `is sent` is.", 0, 0),
+        ("Not here: what was sent, and ``X``. No word of it.", 0, 0),
+        ("It ends. Not here: what was sent.", 1, 1),
+    ],
+)
+def test_what_is_negated_and_passive(tmp_path: Path, text: str, negated: int, passive: int) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f'"""{text}"""\n', encoding="utf-8")
+    found = counted(module)
+    assert (len(found.negated), len(found.passive)) == (negated, passive)
+
+
+def test_what_is_left_out_counts_no_sentence(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""It is not here.\n\nNot here: that.\n"""\n', encoding="utf-8")
+    assert (counted(module).negated_in_100, counted(module).passive_in_100) == (100.0, 0.0)
 
 
 def test_readmes_say_after() -> None:
