@@ -11,7 +11,9 @@ FOLDERS: Final = (
     ".", "jsproto", "transports/jsproto_io", "transports/jsproto_io/cli", "transports/jsproto_io/testing",
     "transports/pyspark_jetstream", "tests", "fuzz",
 )  # fmt: skip
-PAGES: Final = ("transports/jsproto_io/NATS_PY.md", "transports/jsproto_io/WORKERS.md")
+PAGES: Final = (
+    "jsproto/EMBEDDING.md", "jsproto/TABLES.md", "transports/jsproto_io/NATS_PY.md", "transports/jsproto_io/WORKERS.md",
+)  # fmt: skip
 """Pages beside a README, which belong to it."""
 READMES: Final = {
     **{folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS},

@@ -1,4 +1,4 @@
-"""The conversations inside another client: the outbox that ``jsproto/README.md`` shows, on nats-py.
+"""The conversations inside another client: the outbox that ``jsproto/EMBEDDING.md`` shows, on nats-py.
 
 Fast-ingest batches and Direct Gets run on it, and its failure path is taken: a link that is lost and restored, a link
 that is lost for good, a connection that is closed.
@@ -30,7 +30,7 @@ from tests.readmes import program_with
 T = TypeVar("T")
 
 NAMES: Final[dict[str, Any]] = {"__name__": "readme"}
-exec(program_with("jsproto", "class NatsPyOutbox"), NAMES)
+exec(program_with("jsproto/EMBEDDING.md", "class NatsPyOutbox"), NAMES)
 
 
 @asynccontextmanager

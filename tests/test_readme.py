@@ -30,6 +30,7 @@ from tests.readmes import PAGES, READMES, ROOT, program_with, programs
 from tests.sentences import sections
 
 CORE: Final = "jsproto"
+EMBEDDING: Final = "jsproto/EMBEDDING.md"
 DRIVERS: Final = "transports/jsproto_io"
 TESTING: Final = "transports/jsproto_io/testing"
 NATS_PY: Final = "transports/jsproto_io/NATS_PY.md"
@@ -38,8 +39,10 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
     CORE: (
         "socket.create_connection", "js.get_batch(", "anyio.connect_tcp", "async def store(url)", "class AnyioAdapter",
-        "class NatsPyOutbox", "from jsproto.testing",
+        "from jsproto.testing",
     ),
+    EMBEDDING: ("class NatsPyOutbox",),
+    "jsproto/TABLES.md": (),
     DRIVERS: (
         "force_reconnect", "from_env", "atomic_batch", "js.counter(", "js.snapshot(", "session.token", "fetch_no_wait",
         "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "sourcing_consumer(", "NatsServer()",
@@ -323,7 +326,7 @@ with connect("nats://localhost:4222") as nc:
     nc.jetstream().create_stream("EVENTS", subjects=["events.>"], allow_batched=True)
 """
     run(setup, fresh)
-    lines = run(program_with(CORE, "class NatsPyOutbox"), fresh).splitlines()
+    lines = run(program_with(EMBEDDING, "class NatsPyOutbox"), fresh).splitlines()
     assert [line for line in lines if line.startswith("batch")] == ["batch a: 1000 stored", "batch b: 1000 stored"]
 
 
@@ -347,9 +350,9 @@ def test_links_lead_somewhere(folder: str) -> None:
 
 
 def exists(name: str, folder: str) -> bool:
-    """A file or folder of this name is in ``folder``, in the repository or somewhere below ``folder``."""
-    places = (ROOT / folder, ROOT)
-    return any([*place.glob(name.rstrip("/"))] for place in places) or any([*(ROOT / folder).rglob(name.rstrip("/"))])
+    """A file or folder of this name is in ``folder`` or in that of this page, in the repository or somewhere below."""
+    here = (ROOT / folder).parent if folder in PAGES else ROOT / folder
+    return any([*place.glob(name.rstrip("/"))] for place in (here, ROOT)) or any([*here.rglob(name.rstrip("/"))])
 
 
 @pytest.mark.parametrize("folder", READMES)

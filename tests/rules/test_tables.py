@@ -110,7 +110,7 @@ def is_table(value: dict[Any, Any]) -> bool:
 
 
 def test_the_diagrams_are_those_of_the_tables() -> None:
-    text = draw_tables.README.read_text(encoding="utf-8")
+    text = draw_tables.PAGE.read_text(encoding="utf-8")
     assert text == draw_tables.render(text), "run: python -m tests.tools.draw_tables"
 
 
@@ -122,7 +122,7 @@ def test_anything_else_has_one_meaning(drawn: Drawn) -> None:
 
 
 def test_a_stale_diagram_would_be_noticed() -> None:
-    text = draw_tables.README.read_text(encoding="utf-8")
+    text = draw_tables.PAGE.read_text(encoding="utf-8")
     assert draw_tables.render(text.replace("IDLE --> STARTING: START", "IDLE --> OPEN: START")) == text
 
 

@@ -30,7 +30,7 @@ NAMES: Final[dict[str, Any]] = {"__name__": "readme", "JetStream": JetStream, "S
 for _words in ("anyio.connect_tcp", "async def store(url)", "class AnyioAdapter"):
     exec(program_with("jsproto", _words), NAMES)
 EMBEDDING: Final[dict[str, Any]] = {"__name__": "readme"}
-exec(program_with("jsproto", "class NatsPyOutbox"), EMBEDDING)
+exec(program_with("jsproto/EMBEDDING.md", "class NatsPyOutbox"), EMBEDDING)
 
 
 class OfConnection:
