@@ -12,7 +12,8 @@ FOLDERS: Final = (
     "transports/pyspark_jetstream", "tests", "fuzz",
 )  # fmt: skip
 PAGES: Final = (
-    "jsproto/EMBEDDING.md", "jsproto/TABLES.md", "transports/jsproto_io/NATS_PY.md", "transports/jsproto_io/WORKERS.md",
+    "jsproto/EMBEDDING.md", "jsproto/TABLES.md", "transports/jsproto_io/NATS_PY.md",
+    "transports/jsproto_io/REFERENCE.md", "transports/jsproto_io/WORKERS.md",
 )  # fmt: skip
 """Pages beside a README, which belong to it."""
 READMES: Final = {

@@ -32,6 +32,7 @@ from tests.sentences import sections
 CORE: Final = "jsproto"
 EMBEDDING: Final = "jsproto/EMBEDDING.md"
 DRIVERS: Final = "transports/jsproto_io"
+REFERENCE: Final = "transports/jsproto_io/REFERENCE.md"
 TESTING: Final = "transports/jsproto_io/testing"
 NATS_PY: Final = "transports/jsproto_io/NATS_PY.md"
 WORKERS: Final = "transports/jsproto_io/WORKERS.md"
@@ -44,10 +45,10 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     EMBEDDING: ("class NatsPyOutbox",),
     "jsproto/TABLES.md": (),
     DRIVERS: (
-        "force_reconnect", "from_env", "atomic_batch", "js.counter(", "js.snapshot(", "session.token", "fetch_no_wait",
-        "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "sourcing_consumer(", "NatsServer()",
-        "js.purge_stream(", "load(js, rows_of(", "async def load(js, rows)",
+        "force_reconnect", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor",
+        "ordered=True", "NatsServer()", "js.purge_stream(", "load(js, rows_of(", "async def load(js, rows)",
     ),
+    REFERENCE: ("from_env", "js.counter(", "js.copy(", "js.source(", "sourcing_consumer("),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
         "in_process()", "for _ in range(30)",
@@ -107,11 +108,11 @@ def test_callbacks_and_counters(fresh: NatsServer) -> None:
 def test_the_environment(fresh: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NATS_CONTEXT", *VARIABLES.values()):
         monkeypatch.delenv(name, raising=False)
-    assert run(program_with(DRIVERS, "from_env"), fresh) == "None 0 streams\n"
+    assert run(program_with(REFERENCE, "from_env"), fresh) == "None 0 streams\n"
 
 
 def test_the_keywords_of_a_publish(fresh: NatsServer) -> None:
-    counted, server, *steps = run(program_with(DRIVERS, "js.counter("), fresh).splitlines()
+    counted, server, *steps = run(program_with(REFERENCE, "js.counter("), fresh).splitlines()
     assert counted == "1 2 3"
     assert server.startswith("server ")
     assert [step.strip().partition(": ")[2] for step in steps] == ["tasks.now", "stored as tasks.now"]
@@ -212,17 +213,17 @@ def test_what_is_pushed(fresh: NatsServer) -> None:
 
 
 def test_the_programs_that_copy(fresh: NatsServer) -> None:
-    copied, left = run(program_with(DRIVERS, "js.copy("), fresh).splitlines()
+    copied, left = run(program_with(REFERENCE, "js.copy("), fresh).splitlines()
     assert copied == "10 messages copied, up to 10"
     assert left.startswith("0 left; Headers([")
     assert "('Jsproto-Copy-Source', 'JOBS 10 " in left
-    assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\ngoes on after 10\n"
+    assert run(program_with(REFERENCE, "js.source("), fresh) == "10 messages up to 10\ngoes on after 10\n"
 
 
 @requirement(260)
 @promise("In three steps nothing comes twice, and nothing is left out")
 def test_a_source_that_becomes_durable(fresh: NatsServer) -> None:
-    assert run(program_with(DRIVERS, "sourcing_consumer("), fresh) == f"{[*range(11)]}\n"
+    assert run(program_with(REFERENCE, "sourcing_consumer("), fresh) == f"{[*range(11)]}\n"
 
 
 @promise("It returns at once")
