@@ -2,8 +2,8 @@
 
 Reconnection has a constant pause instead (``client.connection.server_pool``).
 
-Rules: a pause is in seconds. The first is ``first``, each further one ``factor`` times the one before, none above
-``most``. A series of failures ends with ``reset``, or by itself when nothing has failed for ``lapse`` seconds.
+Rules: a pause is in seconds. The first is ``first``, each further one ``factor`` times the one before, up to ``most``.
+A series of failures ends with ``reset``, or by itself ``lapse`` seconds after its last failure.
 
 Not here: what is tried again, and the timer that waits (``timers``).
 """

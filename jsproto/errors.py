@@ -50,11 +50,11 @@ class LocalProtocolError(ProtocolError):
 
 
 class BadSubjectError(LocalProtocolError):
-    """A subject, queue group or name that would not survive the wire."""
+    """A subject, queue group or name that would break the wire's frames."""
 
 
 class BadHeaderError(LocalProtocolError):
-    """A header name or value that would not survive the wire."""
+    """A header name or value that would break the wire's frames."""
 
 
 class MaxPayloadError(LocalProtocolError):
@@ -96,14 +96,14 @@ class BatchFullError(LocalProtocolError):
 
 
 class CredentialsError(LocalProtocolError):
-    """Credentials that cannot be read, or not be used. What they hold is never in the text."""
+    """Credentials that are unreadable or unusable. The text keeps their content secret."""
 
 
 class SettingsError(LocalProtocolError):
-    """A setting that cannot be used. The text has no secrets.
+    """A setting that is unusable. The text leaves secrets out.
 
-    ``path``: the context of the NATS command line that has it, None for a variable or an argument. ``field``: the name
-    of the field, variable or argument, None where the context as a whole is meant.
+    ``path``: the context of the NATS command line that has it, or None for a variable or an argument. ``field``: the
+    name of the field, variable or argument, or None for the context as a whole.
     """
 
     def __init__(self, text: str, path: str | None = None, field: str | None = None) -> None:
@@ -113,15 +113,15 @@ class SettingsError(LocalProtocolError):
 
 
 class ContextNotFoundError(SettingsError):
-    """There is no such context of the NATS command line."""
+    """The NATS command line lacks a context of this name."""
 
 
 class BadTokenError(LocalProtocolError):
-    """Bytes that are no session token."""
+    """Bytes other than a session token."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent what the protocol does not allow. ``data`` is the offending piece, cut to 256 bytes."""
+    """The peer broke the protocol. ``data`` is the offending piece, cut to 256 bytes."""
 
     def __init__(self, message: str, data: bytes = b"") -> None:
         super().__init__(message)
@@ -132,11 +132,11 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """No answer came in time."""
+    """The answer failed to come in time."""
 
 
 class NoRespondersError(Error):
-    """Nobody subscribes to ``subject``. The server says so at once (status 503)."""
+    """A request to ``subject`` found no subscriber. The server says so at once (status 503)."""
 
     explanation: ClassVar[str] = "nobody answers there"
 
@@ -173,11 +173,11 @@ class NoServersError(Error, builtins.ConnectionError):
 
 
 class ConnectionLostError(Error, builtins.ConnectionError):
-    """The connection ended without our doing."""
+    """The connection ended by the server's doing, or the network's."""
 
 
 class StaleConnectionError(ConnectionLostError):
-    """The server did not answer PINGs: the link is dead though nobody closed it."""
+    """The server left PINGs unanswered: the link is dead, and still open."""
 
 
 class ServerError(ConnectionLostError):
@@ -185,19 +185,19 @@ class ServerError(ConnectionLostError):
 
 
 class AuthorizationError(ServerError):
-    """The server refused the credentials, or takes them no longer."""
+    """The server refused the credentials, or has stopped accepting them."""
 
 
 class TLSError(ConnectionLostError):
-    """No TLS could be agreed on: a certificate was refused, by this side or the other, or it is no TLS at all."""
+    """The TLS handshake failed: one side refused the other's certificate, or the peer speaks something else."""
 
 
 class TLSRequiredError(TLSError):
-    """One side talks only inside TLS, the other never."""
+    """One side requires TLS, the other forbids it."""
 
 
 class PermissionsViolationError(Error):
-    """The server does not let this user publish, or subscribe, to ``subject``. The message was dropped.
+    """The server forbids this user to publish, or subscribe, to ``subject``. The message was dropped.
 
     ``operation``: "publish" or "subscribe". The text is the server's. Permissions hold for as long as a link, so every
     other message to ``subject`` on it was dropped as well.
@@ -210,7 +210,7 @@ class PermissionsViolationError(Error):
 
     @staticmethod
     def from_text(text: str) -> PermissionsViolationError | None:
-        """What ``-ERR`` says, None when it says something else."""
+        """The violation that ``-ERR`` reports, or None for any other text."""
         found = _VIOLATION.match(text)
         if found is None:
             return None
@@ -223,7 +223,7 @@ _VIOLATION = re.compile(r'Permissions Violation for (?P<verb>Publish|Subscriptio
 
 
 class UnsupportedByServerError(Error):
-    """The server is too old for ``feature``: it needs version ``needed``. ``found`` is its own, None if unknown."""
+    """The server is too old for ``feature``: it needs version ``needed``. ``found`` is its own, or None if unknown."""
 
     def __init__(self, feature: str, needed: str, found: str | None, note: str = "") -> None:
         text = f"{feature} needs nats-server {needed}; the server is {found or 'of an unknown version'}"
@@ -245,11 +245,11 @@ class InternalError(Error):
 
 
 class NotJSMessageError(Error):
-    """The message was not delivered by JetStream: its reply subject is not an ack subject (ADR-15)."""
+    """The message comes from outside JetStream: its reply subject is something other than an ack subject (ADR-15)."""
 
 
 class NotJSONError(Error, ValueError):
-    """The payload of a message is no JSON. ``subject`` is the message's. The text has no part of the payload."""
+    """The payload of a message is malformed JSON. ``subject`` is the message's. The text leaves the payload out."""
 
     def __init__(self, subject: str, why: str) -> None:
         super().__init__(f"the message on {subject!r} is no JSON: {why}")
@@ -269,7 +269,7 @@ class APIError(Error):
     """
 
     hint: ClassVar[str] = ""
-    """What to do about it, where that is not what the server's text says. It is part of ``str(error)``."""
+    """Advice that goes beyond the server's text. It is part of ``str(error)``."""
 
     template: ClassVar[str] = ""
     """The description as the server's source has it, ``{names}`` for what it fills in, empty when it is fixed."""
@@ -304,7 +304,7 @@ class APIError(Error):
 
 
 class StatusError(Error):
-    """A status line that is not success: ``code`` and ``description``.
+    """A status line of failure: ``code`` and ``description``.
 
     ``about``: what was asked about, such as "message 7 of stream S". Empty where that is not known.
     """
@@ -319,7 +319,7 @@ class StatusError(Error):
 
     @staticmethod
     def from_status(code: int, description: str, about: str = "") -> StatusError:
-        """The subclass for ``code``. StatusError itself when there is none."""
+        """The subclass for ``code``. StatusError itself for other codes."""
         return _BY_STATUS.get(code, StatusError)(code, description, about)
 
 
@@ -367,7 +367,7 @@ class ConsumerDeletedError(ConflictError):
 
 
 class PushBasedError(ConflictError):
-    """A push consumer cannot be pulled from."""
+    """A pull request reached a push consumer."""
 
 
 class PullLimitError(ConflictError):
@@ -375,7 +375,7 @@ class PullLimitError(ConflictError):
 
 
 class MessageSizeError(ConflictError):
-    """The next message does not fit into the ``max_bytes`` of the pull request."""
+    """The next message is larger than the ``max_bytes`` of the pull request."""
 
 
 class MaxWaitingError(ConflictError):
@@ -397,11 +397,11 @@ class PinnedError(StatusError):
 
 
 class ConsumerSilentError(TimeoutError):
-    """A consumer sent nothing for too long, not even the heartbeats that were asked for."""
+    """A consumer was silent for too long: even the heartbeats that were asked for stayed away."""
 
 
 class SourceBusyError(TimeoutError):
-    """A consumer could not be sourced from in time, since another program does so. Attributes: the names."""
+    """Another program sources from the consumer, and went on until the timeout. Attributes: the names."""
 
     def __init__(self, stream: str, consumer: str) -> None:
         super().__init__(f"consumer {consumer} of stream {stream} is sourced from by another program")
@@ -413,10 +413,10 @@ class SourceBusyError(TimeoutError):
 
 
 class SourcePositionError(Error):
-    """A stream is not the one of which a sink has all up to its position: it came back shorter than it was.
+    """A stream came back shorter than it was, so a sink's position means another message there.
 
     It was restored, its server has lost messages, or it was created again. It ends before the position, or has another
-    message there, so what is new in it would be taken for what the sink has. Nothing of that was acknowledged.
+    message there, so its new messages would pass for what the sink has. They stay unacknowledged.
 
     What to do: copy to a new target, or with a new marker, which gets all that the stream has now. A sink of its own
     begins with the position of the last message that both have, or with 0.
@@ -441,7 +441,7 @@ class SourcePositionError(Error):
 class SourceScheduleError(Error):
     """A schedule, which stands for messages that its stream will publish, holds back all acknowledgements after it.
 
-    A work queue would delete it with them. The consumer delivers no more without them.
+    A work queue would delete it with them. The consumer waits for them before it delivers more.
 
     What to do: give the consumer filter subjects that leave schedules out. A copy needs a new target for that, or a
     new marker. Attributes: ``stream``, ``seq``, ``subject`` (of the schedule).
@@ -461,7 +461,7 @@ class SourceScheduleError(Error):
 
 
 class CopyTargetError(Error):
-    """A stream cannot be the target of a copy. Attributes: ``target`` (its name), ``reason``."""
+    """A stream is unfit as the target of a copy. Attributes: ``target`` (its name), ``reason``."""
 
     def __init__(self, target: str, reason: str) -> None:
         super().__init__(f"stream {target} cannot be copied to: {reason}")
@@ -473,7 +473,7 @@ class CopyTargetError(Error):
 
 
 class DeadLetterError(Error):
-    """Dead letters cannot be kept as asked for. Attributes: ``stream`` (the one that does not fit), ``reason``."""
+    """A stream is unfit for dead letters as asked for. Attributes: ``stream`` (the unfit one), ``reason``."""
 
     def __init__(self, stream: str, reason: str) -> None:
         super().__init__(f"stream {stream} does not do for dead letters: {reason}")
@@ -501,10 +501,10 @@ _BY_STATUS = {
 
 
 class StaleReadError(TimeoutError):
-    """All that answered a read in time was, or could be, older than what its session has written or read.
+    """Each answer to a read was older, or possibly older, than what its session has written or read.
 
-    Attributes: ``stream``, ``wanted`` (the sequence that an answer must reach), ``found`` (the highest one that was
-    shown, None when nothing was).
+    Attributes: ``stream``, ``wanted`` (the sequence that an answer must reach), ``found`` (the highest sequence any
+    server reported, or None).
     """
 
     def __init__(self, stream: str, wanted: int, found: int | None) -> None:
@@ -522,10 +522,10 @@ class StaleReadError(TimeoutError):
 
 
 class BatchError(Error):
-    """A batch ended without the acknowledgement its sender wanted.
+    """A batch ended before the acknowledgement that its sender wanted.
 
     Attributes: ``batch_id``, ``sequence`` (of the last message sent), ``acked`` (the highest acknowledged sequence),
-    ``ack`` (the terminal acknowledgement, which counts what was stored, None when it never came).
+    ``ack`` (the terminal acknowledgement, which counts what was stored, or None).
     """
 
     def __init__(self, message: str, *, batch_id: str, sequence: int, acked: int, ack: PubAck | None) -> None:
@@ -559,7 +559,7 @@ class BatchMessageError(BatchError):
 
 
 class BatchTruncatedError(BatchError):
-    """The server ended the batch with fewer messages stored than were sent, and gave no reason."""
+    """The server ended the batch with fewer messages stored than were sent, and left the reason out."""
 
 
 class BatchExpiredError(BatchError):
@@ -567,7 +567,7 @@ class BatchExpiredError(BatchError):
 
 
 class BatchUnknownError(BatchError):
-    """The server does not know the batch any more (it restarted, or waited too long)."""
+    """The server has forgotten the batch (it restarted, or waited too long)."""
 
 
 class BatchLostError(BatchError):
@@ -579,7 +579,7 @@ class BatchStalledError(BatchError, TimeoutError):
 
 
 class AsyncPublishError(Error):
-    """Messages that were published without a ticket each were not acknowledged. ``failed`` is how many.
+    """Messages that were published in bulk failed. ``failed`` is how many.
 
     ``failures``: pairs of a message, as it was given to ``publish_many``, and its error. One or more, in the order in
     which they failed. The cause (``__cause__``) is the first error.
@@ -643,8 +643,8 @@ class StreamRecreatedError(Error):
 class StreamRolledBackError(Error):
     """``stream`` came back shorter than it was, as from a backup or a crash: its sequences mean other messages now.
 
-    Message ``seq``, which was read or stored, is not in it any more. A consistent session goes on with what there is
-    after ``forget(stream)``.
+    Message ``seq``, which was read or stored, has gone from it. A consistent session goes on with what there is after
+    ``forget(stream)``.
     """
 
     def __init__(self, stream: str, seq: int) -> None:
@@ -657,7 +657,9 @@ class StreamRolledBackError(Error):
 
 
 class SnapshotError(Error):
-    """The state at sequence ``up_to_seq`` cannot be had: a part of it was overwritten, or no replica shows it."""
+    """The state at sequence ``up_to_seq`` is lost, since a part of it was overwritten, or is beyond each replica that
+    answered.
+    """
 
     def __init__(self, message: str, up_to_seq: int) -> None:
         super().__init__(f"{message} (the snapshot is as of sequence {up_to_seq})")
@@ -668,13 +670,13 @@ class SnapshotError(Error):
 
 
 class SubscribeError(Error):
-    """A subscription cannot be as it was asked for, because of what there is already on the server (ADR-15)."""
+    """A subscription conflicts with what the server has already (ADR-15)."""
 
 
 class RetentionError(SubscribeError):
     """An ordered reading of ``stream`` would lose messages, because of its retention "interest".
 
-    The server deletes what it has sent to a consumer without acknowledgements, received or not (FACTS.md F5.43).
+    The server deletes what it has sent to a consumer of ack policy "none", even if that got lost (FACTS.md F5.43).
     """
 
     def __init__(self, stream: str) -> None:
@@ -686,7 +688,7 @@ class RetentionError(SubscribeError):
 
 
 class NoMatchingStreamError(SubscribeError):
-    """Not exactly one stream has messages of ``subject``: none of ``streams``, or all of them do."""
+    """The stream of ``subject`` is ambiguous, or missing: ``streams`` has all that take it."""
 
     def __init__(self, subject: str, streams: Sequence[str]) -> None:
         more = f" and {len(streams) - MAX_NAMED} more" if len(streams) > MAX_NAMED else ""
@@ -698,7 +700,7 @@ class NoMatchingStreamError(SubscribeError):
 
 
 class BindError(SubscribeError):
-    """The consumer ``consumer`` of ``stream`` is not what the subscription needs."""
+    """The consumer ``consumer`` of ``stream`` differs from what the subscription needs."""
 
     explanation: ClassVar[str] = "it does not fit"
 
@@ -709,13 +711,13 @@ class BindError(SubscribeError):
 
 
 class DuplicateSubscriptionError(BindError):
-    """Somebody subscribes to the consumer already, and it is not for a queue group."""
+    """Another subscriber has the consumer already, which serves a single one."""
 
     explanation = "it has a subscriber already"
 
 
 class QueueRequiredError(BindError):
-    """The consumer delivers to a queue group, and no queue was given."""
+    """The consumer delivers to a queue group, and the caller left ``queue`` out."""
 
     explanation = "it is for a queue group"
 
@@ -727,25 +729,25 @@ class WrongQueueError(BindError):
 
 
 class NoQueueError(BindError):
-    """A queue was given, and the consumer delivers to no queue group."""
+    """The caller gave ``queue``, and the consumer delivers to single subscribers."""
 
     explanation = "it is for no queue group"
 
 
 class QueueHeartbeatError(BindError):
-    """A queue group cannot use idle heartbeats, which the consumer has: they would go to any one of its members."""
+    """The consumer has idle heartbeats, which would go to any one member of a queue group."""
 
     explanation = "idle heartbeats do not work with a queue group"
 
 
 class QueueFlowControlError(BindError):
-    """A queue group cannot use flow control, which the consumer has: it would go to any one of its members."""
+    """The consumer has flow control, which would go to any one member of a queue group."""
 
     explanation = "flow control does not work with a queue group"
 
 
 class FlowControlAckError(BindError):
-    """The consumer is acknowledged by flow control, as for a stream that sources: no subscription can do that."""
+    """The consumer is acknowledged by flow control, which is for streams that source, and for ``source()``."""
 
     explanation = "ack_policy 'flow_control' is for streams that source, and for source(), not for subscriptions"
 
@@ -765,7 +767,7 @@ class PushConsumerError(BindError):
 class ConfigMismatchError(BindError):
     """The consumer is configured otherwise than asked for. ``fields`` are the fields that differ.
 
-    A subscription changes no consumer: ``update_consumer`` does.
+    A subscription leaves consumers as they are: ``update_consumer`` changes them.
     """
 
     explanation = "it is configured otherwise"

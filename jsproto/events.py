@@ -24,7 +24,7 @@ class Connected:
 
 @event
 class Disconnected:
-    """The link is gone. ``error`` says why, None after a close of our own."""
+    """The link is gone. ``error`` says why, and is None after a close of our own."""
 
     error: Error | None
 
@@ -98,7 +98,7 @@ class GapReported:
 
 @event
 class MessageRefused:
-    """The server did not store message ``sequence`` of a fast-ingest batch."""
+    """The server left message ``sequence`` of a fast-ingest batch out."""
 
     batch_id: str
     sequence: int
@@ -107,7 +107,7 @@ class MessageRefused:
 
 @event
 class UnexpectedMessage:
-    """A message that does not fit what was sent (stale, duplicate, malformed, forged). It changed nothing."""
+    """A message other than what was awaited (stale, duplicate, malformed, forged). It changed nothing."""
 
     subject: str
     reason: str
@@ -115,7 +115,7 @@ class UnexpectedMessage:
 
 @event
 class ConsumerSilent:
-    """A consumer sent nothing for ``seconds``, not even the heartbeats it owes. Told once for each silence."""
+    """A consumer was silent for ``seconds``: even the heartbeats that it owes stayed away. Told once for each silence."""
 
     stream: str
     consumer: str
@@ -199,9 +199,9 @@ class MessagesMissed:
 
 @event
 class SchedulePassedOver:
-    """Message ``seq`` of a stream that is sourced is a schedule. It is not handed on, and stays.
+    """Message ``seq`` of a stream that is sourced is a schedule. It stays in its stream.
 
-    Nothing from there on is acknowledged until it is gone: a work queue would delete it with that.
+    Acknowledgements stop before it until it is gone: a work queue would delete it with them.
     """
 
     stream: str
@@ -212,7 +212,7 @@ class SchedulePassedOver:
 
 @event
 class SourceBusy:
-    """A consumer delivers to another subscriber, so it cannot be sourced from here yet. Told once for each wait."""
+    """A consumer delivers to another subscriber, so sourcing from it here has to wait. Told once for each wait."""
 
     stream: str
     consumer: str
@@ -256,7 +256,7 @@ class SourceSkipped:
 
 @event
 class ConsumerNotDeleted:
-    """The consumer of a subscription that has ended could not be deleted."""
+    """The consumer of a subscription that has ended is still there: its deletion failed."""
 
     stream: str
     consumer: str
@@ -276,7 +276,7 @@ class SubscriptionFailed:
 
 @event
 class CallbackFailed:
-    """The callback of a subscription to ``subject`` raised ``error``. Its message counts as not acknowledged.
+    """The callback of a subscription to ``subject`` raised ``error``. Its message counts as unacknowledged.
 
     The next message is given to the callback all the same.
     """
@@ -303,7 +303,7 @@ class ConversationFailed:
 
 @event
 class EventsDropped:
-    """``count`` events were not told, the oldest of those that waited: ``event_cb`` is slower than what happens.
+    """The ``count`` oldest events of those that waited were dropped: ``event_cb`` is slower than what happens.
 
     They went before the event that comes next.
     """

@@ -1,8 +1,8 @@
 """The seam between a conversation and the client that carries its messages.
 
-A conversation (a fast-ingest batch, a Direct Get, a subscription) speaks messages and never bytes on a socket. It sends
-only through an ``Outbox``. ``jsproto.Session`` is the outbox of this library. Another client embeds a conversation by
-writing the methods of ``Outbox`` around its own publish and subscribe.
+A conversation (a fast-ingest batch, a Direct Get, a subscription) speaks messages, and leaves bytes to the session. It
+sends only through an ``Outbox``. ``jsproto.Session`` is the outbox of this library. Another client embeds a
+conversation by writing the methods of ``Outbox`` around its own publish and subscribe.
 
 Rules
 
@@ -49,12 +49,12 @@ class Conversation:
         """Take messages of a consumer from the front of ``raws``, as ``receive`` would. Returns how many.
 
         ``size``: bytes of the header blocks and payloads of all of them. The messages that it leaves come through
-        ``receive``, one by one, so a conversation need not take any.
+        ``receive``, one by one, so a conversation is free to leave all.
         """
         return 0
 
     def receive_plain(self, run: PlainRun, now: float) -> int:
-        """Take messages without reply and header from the front of ``run``, as ``receive`` would. Returns how many.
+        """Take bare messages (payload alone) from the front of ``run``, as ``receive`` would. Returns how many.
 
         All are for one of its subscriptions. As with ``receive_many``, those that it leaves come through ``receive``.
         """
@@ -76,7 +76,7 @@ class Conversation:
         """The server refused one of its subscriptions, or dropped a message that this client published."""
 
     def crashed(self, error: Error, now: float) -> None:
-        """One of these methods has raised: end with ``error``. All subscriptions have ended, and nothing follows."""
+        """One of these methods has raised: end with ``error``. All subscriptions have ended: this is the last input."""
 
     def link_lost(self, error: Error, now: float) -> None:
         """The link is gone, with all requests and messages under way on it."""
@@ -88,7 +88,7 @@ class Conversation:
 class BulkConversation(Conversation):
     """A conversation that may be given many messages at once: a page of Direct Get replies, for example.
 
-    An outbox need not make runs. Then ``receive`` gets the messages one by one, with the same results.
+    Runs are optional for an outbox. Then ``receive`` gets the messages one by one, with the same results.
     """
 
     __slots__ = ()
@@ -110,14 +110,13 @@ class Outbox(Protocol):
 
     @property
     def server(self) -> ServerInfo | None:
-        """What the server said in its last INFO, None before the first. It is read before a version is required."""
+        """The server's last INFO, None before the first. It is read before a version is required."""
 
     @property
     def closed_error(self) -> Error | None:
-        """Why nothing can be sent any more, None while the outbox is usable.
+        """The error that ended the outbox, None while it is usable.
 
-        It is not None any more when the last ``link_lost`` is called: so a conversation knows that no
-        ``link_restored`` will follow.
+        It is set when the last ``link_lost`` is called, which tells a conversation that its links have ended for good.
         """
 
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
@@ -126,7 +125,7 @@ class Outbox(Protocol):
         Messages leave in the order of the calls. A message under way when the link breaks may be lost.
 
         Raises: LocalProtocolError for a bad subject or a payload that is too large, OutboundBufferLimitError where
-        there is no room, ConnectionClosedError after the end. The message was not sent then.
+        there is no room, ConnectionClosedError after the end. The message stays unsent then.
         """
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
@@ -141,7 +140,7 @@ class Outbox(Protocol):
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
         """End a subscription: at once, or after ``max_msgs`` messages in all, counted from its beginning.
 
-        After an end at once no message comes, even if it is under way. Unknown ids are ignored.
+        After an end at once the outbox drops messages, even those under way. Unknown ids are ignored.
         """
 
     def completed(self, ticket: Ticket[Any]) -> None:
@@ -168,11 +167,11 @@ class BulkOutbox(Outbox):
 
     @property
     def takes_patterns(self) -> bool:
-        """Whether ``publish_to_pattern`` may publish to a subject with wildcards: not on a pedantic connection."""
+        """Whether ``publish_to_pattern`` may publish to a subject with wildcards: a pedantic connection refuses."""
         return False
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
-        """Publish from the front of ``messages`` those that need no check by themselves.
+        """Publish from the front of ``messages`` as many as one check covers.
 
         Each is a pair of subject and payload, or has headers as well: None, or a mapping. Returns how many it took, 0
         to all. The reply subject of each is a number between the two parts of ``reply``, and the numbers count up from
@@ -213,9 +212,9 @@ class BulkOutbox(Outbox):
         self.unsubscribe(sid)
 
     def end_interest(self, sid: int) -> None:
-        """Ask the server to send no more. Messages under way are still delivered until ``unsubscribe``.
+        """Ask the server to stop sending. Messages under way are still delivered until ``unsubscribe``.
 
-        Without a way to do so the subscription ends at once.
+        An outbox that lacks the means ends the subscription at once.
         """
         self.unsubscribe(sid)
 

@@ -5,7 +5,7 @@ Rules
 * A machine completes a ticket exactly once, with a value or with an error.
 * A waiter puts an object with a ``set()`` method (``threading.Event``, ``asyncio.Event``, ``trio.Event``) into
   ``event``. The driver that takes the completed tickets calls ``wake()`` on each.
-* Waiting has no effect on the protocol. A wait that is given up loses an answer, and nothing else.
+* Waiting has no effect on the protocol. A wait that is given up loses an answer alone.
 * An answer may be ``Live``: a subscription, for example. Whoever gives up the wait calls ``Session.abandon``. That
   ends what the ticket brings, or has brought.
 
@@ -90,7 +90,7 @@ class Ticket(Generic[T]):
 class Readable:
     """What a machine has to say "now there is something": one ticket, shared by all callers that wait meanwhile.
 
-    Attribute: ``pending`` (the ticket that somebody waits for, None when nobody does).
+    Attribute: ``pending`` (the ticket that somebody waits for, or None).
     """
 
     __slots__ = ("_completed", "pending")
@@ -103,7 +103,7 @@ class Readable:
     def ticket(self, is_ready: bool, error: Error | None = None) -> Ticket[None]:
         """The pending ticket, else a new one: complete if ``is_ready``, failed if there is an ``error``, else pending.
 
-        A ticket that is complete at once does not go to ``completed``: nobody waits for it yet.
+        A ticket that is complete at once skips ``completed``: its caller has yet to wait.
         """
         if self.pending is not None:
             return self.pending
@@ -125,7 +125,7 @@ class Readable:
             self._completed(ticket)
 
     def fail(self, error: Error) -> None:
-        """There will be nothing any more: fail the pending ticket, if there is one."""
+        """The end: fail the pending ticket, if there is one."""
         ticket = self.pending
         if ticket is not None:
             self.pending = None

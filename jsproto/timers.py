@@ -1,4 +1,4 @@
-"""Named timers and deadlines, without a clock.
+"""Named timers and deadlines, with the time as an argument.
 
 Rules
 
@@ -47,7 +47,7 @@ class Timer(IdentityEnum):
 
 
 def earliest(times: Iterable[float | None]) -> float | None:
-    """The earliest of these times. None among them counts as no time, and is the result where there is none.
+    """The earliest of these times. None among them is passed over. The result is None if all are.
 
     A loop: ``min`` over a generator takes twice as long, and a server asks each of its streams at each turn.
     """
@@ -75,7 +75,7 @@ class Timers:
         self._when[timer] = min(when, self._when.get(timer, when))
 
     def stop(self, *timers: Timer) -> None:
-        """Disarm these. Timers that are not armed are ignored."""
+        """Disarm these. Timers at rest are passed over."""
         for timer in timers:
             self._when.pop(timer, None)
 
@@ -87,7 +87,7 @@ class Timers:
         return timer in self._when
 
     def next(self) -> float | None:
-        """The earliest time, None when nothing is armed."""
+        """The earliest time, or None when all are at rest."""
         return min(self._when.values()) if self._when else None
 
     def expired(self, now: float) -> list[Timer]:
@@ -127,7 +127,7 @@ class Deadlines(Generic[K]):
             heapify(self._heap)
 
     def next(self) -> float | None:
-        """The earliest deadline, None when there is none."""
+        """The earliest deadline, or None."""
         heap, live = self._heap, self._when
         while heap:
             when, _, key = heap[0]

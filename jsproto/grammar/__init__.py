@@ -1,1 +1,1 @@
-"""Pure functions and value types: what is on the wire, without state. Imports nothing of the library but errors."""
+"""Pure functions and value types: what is on the wire, without state. Of the library it imports errors alone."""

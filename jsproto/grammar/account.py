@@ -60,7 +60,7 @@ _ACCOUNT_INFO: Final[Mapping[str, Reader]] = {
 
 @dataclass(slots=True)
 class AccountLimits:
-    """What an account, or one of its tiers, may have. -1 is no limit.
+    """What an account, or one of its tiers, may have. -1 is unlimited.
 
     * ``max_memory``, ``max_storage``: bytes of all streams in memory, and of those on disk.
     * ``max_streams``, ``max_consumers``: how many of them.
@@ -153,7 +153,7 @@ class AccountInfo:
 
     @property
     def api_level(self) -> int | None:
-        """The JetStream API level, None when the server does not say."""
+        """The JetStream API level, or None if the server leaves it out."""
         return None if self.api is None else self.api.level
 
     @classmethod

@@ -37,11 +37,11 @@ Dialect: TypeAlias = Literal["released", "draft"]
 class PubAck:
     """A message, or a batch, is stored.
 
-    ``seq`` is the stream sequence (of a batch: of its last message, 0 when nothing was stored). ``batch`` and
-    ``count`` are there only for batches, and then both. The count of a fast-ingest batch is its highest batch sequence,
-    which in gap mode ``ok`` is not the number of messages stored (FACTS.md F2.14). ``value`` is what
-    a counter stands at. ``error`` is set only by the draft of ADR-50: why the batch ended with this count
-    (released servers send a FlowError before it instead).
+    ``seq`` is the stream sequence (of a batch: of its last message, 0 if it stored none). ``batch`` and ``count`` are
+    there only for batches, and then both. The count of a fast-ingest batch is its highest batch sequence, which in gap
+    mode ``ok`` is not the number of messages stored (FACTS.md F2.14). ``value`` is what a counter stands at. ``error``
+    is set only by the draft of ADR-50: why the batch ended with this count (released servers send a FlowError before it
+    instead).
     """
 
     stream: str
@@ -57,7 +57,7 @@ class PubAck:
     def sequences(self) -> range:
         """The stream sequences of what it acknowledges, in order: of a message, or of an atomic batch.
 
-        Not of a fast-ingest batch, whose messages need not lie side by side.
+        Meaningless for a fast-ingest batch, whose messages may lie apart.
         """
         return range(self.seq + 1 - (1 if self.count is None else self.count), self.seq + 1)
 
@@ -83,7 +83,7 @@ class FlowGap:
 
 @event
 class FlowError:
-    """Message ``seq`` of the batch was not stored."""
+    """The stream refused message ``seq`` of the batch."""
 
     seq: int
     error: APIError
@@ -148,7 +148,7 @@ def parse_plain_acks(payloads: Sequence[bytes]) -> list[PubAck]:
 
 
 def parse_pub_ack(payload: bytes) -> PubAck | APIError:
-    """The answer to a publish. An APIError is returned, not raised. RemoteProtocolError when it is neither."""
+    """The answer to a publish. An APIError is the result. RemoteProtocolError for anything else."""
     plain = _PLAIN.fullmatch(payload)
     if plain is not None:
         return PubAck(plain[1].decode(), int(plain[2]), None, plain[3] is not None)
@@ -167,9 +167,9 @@ def _end_of_plain(lines: bytes, at: int) -> int:
 def parse_flow(payload: bytes) -> PubAck | APIError | FlowMessage:
     """Any message on the control channel of a fast-ingest batch, in either dialect.
 
-    APIError: the batch, or one message of it, was refused in the shape of a publish acknowledgement. A PubAck
-    without ``batch`` comes from a server that does not know fast ingest and stored a plain message.
-    RemoteProtocolError when it is none of all that. Flow acknowledgements take a short cut (``fast-ingest``).
+    APIError: the batch, or one message of it, was refused in the shape of a publish acknowledgement. A PubAck that
+    lacks ``batch`` comes from a server older than fast ingest, which stored a plain message. RemoteProtocolError for
+    anything else. Flow acknowledgements take a short cut (``fast-ingest``).
     """
     flow = _FLOW_ACK.fullmatch(payload)
     if flow is not None:
@@ -248,7 +248,7 @@ def _pub_ack(body: Mapping[str, Any], payload: bytes, error: APIError | None) ->
 
 
 def _draft(body: Mapping[str, Any], error: APIError | None, payload: bytes) -> FlowMessage:
-    """One object for everything, zeros left out. A rate is never 0, so what has none reports a gap."""
+    """One object for everything, zeros left out. A rate is positive, so what lacks one reports a gap."""
     if error is not None:
         return FlowError(_message(body, "seq"), error)
     if "ack_msgs" in body and "last_seq" not in body:

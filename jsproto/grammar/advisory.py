@@ -6,14 +6,14 @@ Two spellings of one body are read, told apart by ``type``, and parse to the sam
 * released (nats-server from 2.12, the default when writing): ``io.nats.jetstream.advisory.v1.stream_batch_abandoned``.
 * draft (the text of ADR-50): ``io.nats.jetstream.advisory.v1.batch_abandoned``.
 
-Both travel on ``$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.<stream>``, in a JetStream domain too. Rules: a reason nobody
-knows yet is kept as it is. Unknown fields are ignored. Whatever the bytes, only RemoteProtocolError is raised. Released
+Both travel on ``$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.<stream>``, in a JetStream domain too. Rules: an unknown
+reason is kept as it is. Unknown fields are ignored. Whatever the bytes, only RemoteProtocolError is raised. Released
 encodings are byte for byte what nats-server 2.15.1 sends.
 
-nats-server 2.15.1 sends one for atomic batches alone, and not for batches that fail a check at their commit.
+nats-server 2.15.1 sends one for atomic batches alone, and leaves out those that fail a check at their commit.
 
-A consumer gives up a message when its ``max_deliver`` deliveries were not acknowledged, or when a client terminated it.
-The advisory has its stream sequence, and not the message.
+A consumer gives up a message after ``max_deliver`` deliveries, or when a client terminates it. The advisory has its
+stream sequence alone.
 
 Not here: sending one (the server role), who wants to know (``jsproto.client.publish.advisories``,
 ``jsproto.client.consume.dead_letters``).
@@ -62,12 +62,12 @@ class BatchAbandoned:
 
 
 def batch_abandoned_subject(stream: str) -> str:
-    """The subject of such advisories about ``stream``. BadSubjectError when that is no stream's name."""
+    """The subject of such advisories about ``stream``. BadSubjectError for a bad stream name."""
     return _SUBJECT + check_name(stream)
 
 
 def parse_batch_abandoned(payload: bytes) -> BatchAbandoned:
-    """The advisory in ``payload``, in either spelling. RemoteProtocolError when it is none."""
+    """The advisory in ``payload``, in either spelling. RemoteProtocolError for anything else."""
     body = loads(payload)
     if body.get("type") not in (RELEASED_TYPE, DRAFT_TYPE):
         raise RemoteProtocolError("not an advisory about an abandoned batch", payload)
@@ -84,7 +84,7 @@ def parse_batch_abandoned(payload: bytes) -> BatchAbandoned:
 def encode_batch_abandoned(advisory: BatchAbandoned, dialect: Dialect = "released") -> bytes:
     """The advisory as servers write it, in one of the two spellings.
 
-    LocalProtocolError when RFC 3339 has no form for its time stamp.
+    LocalProtocolError when its time stamp is outside RFC 3339.
     """
     fields = {
         "type": RELEASED_TYPE if dialect == "released" else DRAFT_TYPE,
@@ -111,7 +111,7 @@ _GIVEN_UP: Final[dict[str, tuple[str, GiveUpReason]]] = {
 
 @event
 class MessageGivenUp:
-    """A consumer does not deliver message ``seq`` of its stream any more.
+    """A consumer has given up message ``seq`` of its stream.
 
     ``note`` is the reason that a client gave with ``term``. ``id`` is the advisory's own, ``timestamp`` nanoseconds
     since the epoch.
@@ -139,7 +139,7 @@ def given_up_subjects(stream: str, consumer: str | None = None) -> list[str]:
 
 
 def parse_given_up(payload: bytes) -> MessageGivenUp:
-    """The advisory in ``payload``. RemoteProtocolError when it is none."""
+    """The advisory in ``payload``. RemoteProtocolError for anything else."""
     body = loads(payload)
     kind = _GIVEN_UP.get(text(body, "type", ""))
     if kind is None:

@@ -18,7 +18,7 @@ DEFAULT_PREFIX: Final = "$JS.API"
 
 
 class ApiSubjects:
-    """The subjects of one JetStream API. BadSubjectError for a prefix, domain or name that cannot be part of one."""
+    """The subjects of one JetStream API. BadSubjectError for a prefix, domain or name that is unfit for a subject."""
 
     __slots__ = ("prefix",)
 
@@ -125,7 +125,7 @@ class ApiSubjects:
         return self._consumer("CONSUMER.UNPIN", stream, consumer)
 
     def consumer_reset(self, stream: str, consumer: str) -> str:
-        """Set a consumer back. Servers before 2.14, and those without the consumer, do not answer."""
+        """Set a consumer back. Servers before 2.14, and those that lack the consumer, stay silent."""
         return self._consumer("CONSUMER.RESET", stream, consumer)
 
     def _stream(self, verb: str, stream: str) -> str:
@@ -136,7 +136,7 @@ class ApiSubjects:
 
 
 def api_error(error: object, about: str = "") -> APIError:
-    """The error that an answer's ``error`` field says. RemoteProtocolError when it says none.
+    """The error that an answer's ``error`` field says. RemoteProtocolError for anything else.
 
     ``about``: what was asked about.
     """
@@ -147,7 +147,7 @@ def api_error(error: object, about: str = "") -> APIError:
 
 
 def decode_response(payload: bytes, limit: int = MAX_JSON, about: str = "") -> dict[str, Any]:
-    """The body of an answer of up to ``limit`` bytes. Raises its APIError, or RemoteProtocolError when it is none.
+    """The body of an answer of up to ``limit`` bytes. Raises its APIError, or RemoteProtocolError for anything else.
 
     ``about``: what was asked about, for the text of the error.
     """

@@ -1,7 +1,7 @@
 """The headers by which a message belongs to an atomic batch (ADR-50).
 
-A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole). The last
-one ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
+A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, 1, 2, 3 and so on). The last one
+ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
 
 Rules
 
@@ -9,7 +9,7 @@ Rules
 * Reading never raises. It follows nats-server 2.15.1.
 * Names count with their case. The first line of a name wins, and blanks before a value are skipped.
 * Numbers are ASCII digits, leading zeros allowed.
-* An id has at most 64 bytes. A message with an empty id is no member of anything.
+* An id has at most 64 bytes. A message with an empty id is a plain one.
 
 Not here: the other headers of a publish (``publish_headers``), which headers may go together, and what a batch does
 with them (``client``, ``server``).
@@ -61,7 +61,7 @@ class BatchProblem(IntEnum):
 
 @event
 class BatchHeaders:
-    """What the headers of a member say. ``sequence`` is -1 where it is missing or no number (see ``problem``)."""
+    """What the headers of a member say. ``sequence`` is -1 where it is missing or malformed (see ``problem``)."""
 
     batch_id: str
     sequence: int
@@ -70,7 +70,7 @@ class BatchHeaders:
 
 
 def api_level(level: int) -> str:
-    """The value of ``Nats-Required-Api-Level``. LocalProtocolError for a level that is no number, or negative."""
+    """The value of ``Nats-Required-Api-Level``. LocalProtocolError for a malformed or negative level."""
     if type(level) is not int or level < 0:
         raise LocalProtocolError(f"an API level is a number, 0 or more, not {level!r}")
     return str(level)
@@ -81,7 +81,7 @@ def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
 
     The block of message n is this and ``b"%d\\r\\n\\r\\n" % n``, or ``b"%d"``, COMMIT_STORE or COMMIT_EOB, and
     ``\\r\\n``. With ``required_api_level`` the server refuses the batch unless it is of that level. BadSubjectError for
-    an id that ``check_batch_id`` refuses, LocalProtocolError for a level that is none.
+    an id that ``check_batch_id`` refuses, LocalProtocolError for an unknown level.
     """
     level = b""
     if required_api_level is not None:
@@ -92,16 +92,16 @@ def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
 def strip_batch_headers(headers: HeadersLike | None) -> Headers:
     """``headers`` without those of an atomic batch: what a message that was read can be published with again.
 
-    BadHeaderError for what could not be sent.
+    BadHeaderError for unsendable ones.
     """
     return Headers([pair for pair in Headers.of(headers).items() if pair[0] not in BATCH_HEADERS])
 
 
 def check_unbatched(headers: HeadersLike) -> Headers:
-    """``headers``, which a message may have that belongs to no atomic batch.
+    """``headers`` of a plain message, checked.
 
-    LocalProtocolError when they say that it belongs to one: the server would wait for the rest of it, and never store
-    the message. BadHeaderError for what could not be sent.
+    LocalProtocolError for those of an atomic batch: the server would wait for the rest of it instead of storing the
+    message. BadHeaderError for unsendable ones.
     """
     checked = Headers.of(headers)
     for name in checked:
@@ -112,7 +112,7 @@ def check_unbatched(headers: HeadersLike) -> Headers:
 
 
 def encode_unbatched(headers: HeadersLike) -> bytes:
-    """The block of ``headers`` for a message that belongs to no atomic batch. Errors as of ``check_unbatched``."""
+    """The block of ``headers`` for a plain message. Errors as of ``check_unbatched``."""
     block = encode_headers(headers)
     if block.find(_ANY_OF_BATCH) > 0:  # cheaper than to look at each name, and three times cheaper than ``in``
         check_unbatched(headers)

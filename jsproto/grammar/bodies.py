@@ -1,9 +1,9 @@
 """JSON bodies, strictly: one object of bounded size and depth, with fields of the types they should have.
 
-Rules: UTF-8 only, nothing after the object. No NaN and no infinity. Integers are integers: ``true`` is no number,
-neither is ``1.0``. A field that is null counts as absent, as it does for servers. Unknown fields are the caller's
-business (models keep them). Half of a surrogate pair becomes U+FFFD, as in Go: every text that is read can be sent.
-Whatever the bytes, reading raises RemoteProtocolError and nothing else.
+Rules: UTF-8 only, and the object is all. No NaN and no infinity. Integers are integers: ``true`` and ``1.0`` are
+refused. A field that is null counts as absent, as it does for servers. Unknown fields are the caller's business (models
+keep them). Half of a surrogate pair becomes U+FFFD, as in Go: every text that is read can be sent. Whatever the bytes,
+reading raises RemoteProtocolError and nothing else.
 
 Not here: what the bodies mean (``acks``, ``api``, ``config``).
 """
@@ -43,14 +43,14 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def without_halves(data: bytes) -> bytes:
-    """JSON with U+FFFD for each escape that is half of a surrogate pair, alone: UTF-8 has no form for that."""
+    """JSON with U+FFFD for each escape that is half of a surrogate pair, alone: UTF-8 excludes that."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return data
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)
 
 
 def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
-    """The object in ``data``. RemoteProtocolError when it is none, is not whole, or takes more than ``limit`` bytes."""
+    """The object in ``data``. RemoteProtocolError when it is malformed, cut off, or more than ``limit`` bytes."""
     if len(data) > limit:
         raise RemoteProtocolError(f"a JSON body of {len(data)} bytes, where at most {limit} are read", data)
     try:
@@ -63,7 +63,7 @@ def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
 
 
 def decode_json(payload: bytes, subject: str) -> Any:
-    """What the JSON in a message's payload says, whatever its type. NotJSONError when it is none."""
+    """What the JSON in a message's payload says, whatever its type. NotJSONError for anything else."""
     try:
         return json.loads(payload.decode())
     except json.JSONDecodeError as error:  # whose text has no part of the payload
@@ -77,7 +77,7 @@ def decode_json(payload: bytes, subject: str) -> Any:
 
 
 def dumps(body: Mapping[str, Any]) -> bytes:
-    """``body`` as compact JSON in ASCII. LocalProtocolError when JSON has no form for it."""
+    """``body`` as compact JSON in ASCII. LocalProtocolError for a value outside JSON."""
     try:
         return _ENCODER.encode(body).encode()
     except (TypeError, ValueError, RecursionError) as error:

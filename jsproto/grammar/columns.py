@@ -3,7 +3,7 @@
 Rules: the result is what ``StoredMsg`` has.
 
 How it works: one regular expression over all header blocks does the work of a dozen calls for each message. It has to
-find the server's part at the end of each block, and nowhere else. Otherwise every message is parsed by itself: a stored
+find the server's part at the end of each block, and there alone. Otherwise every message is parsed by itself: a stored
 header imitates the server's or breaks its block, or a server writes it in another form. Pays: ``direct-get-fields``.
 
 Not here: numbers and times as Arrow or NumPy have them. Who receives the messages (``client.read.direct``).
@@ -71,14 +71,14 @@ class StoredColumns(NamedTuple):
         )  # fmt: skip
 
     def headers(self) -> list[Headers | None]:
-        """The user's headers of each message, None where it has none. RemoteProtocolError when they are malformed."""
+        """The user's headers of each message, or None. RemoteProtocolError when they are malformed."""
         return [
             StoredMsg(block, b"", seq).headers or None for block, seq in zip(self.raw_headers, self.seqs, strict=True)
         ]
 
 
 def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
-    """The columns of header blocks, payloads and sequences. RemoteProtocolError for a block without subject or time."""
+    """The columns of header blocks, payloads and sequences. RemoteProtocolError for a block that lacks subject or time."""
     if not parts:
         return StoredColumns((), (), (), (), ())
     blocks, data, seqs = zip(*parts, strict=True)
@@ -96,8 +96,8 @@ def next_columns(
 ) -> StoredColumns | None:
     """The columns of replies that follow ``previous`` in a page, and each other (``next_sequences``): of all, or None.
 
-    None, too, when they are not written as servers do, or when some are left out and a reply does not say which one was
-    before. Then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
+    None, too, when they are written otherwise than servers do, or when some are left out and a reply lacks the number
+    of the one before. Then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
     """
     found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
@@ -130,7 +130,7 @@ def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
 
 
 def _found(blocks: Sequence[bytes]) -> Fields | None:
-    """What all blocks say, None if one of them is written otherwise."""
+    """What all blocks say, or None if one of them is written otherwise."""
     text = b"".join(blocks)
     pieces = _SERVER_PART.split(text)
     count = len(blocks)
@@ -146,7 +146,7 @@ def _found(blocks: Sequence[bytes]) -> Fields | None:
 
 
 def _are_bare(fields: Fields) -> bool:
-    """Whether no subject and no time has blanks around it, which are not part of a value."""
+    """Whether each subject and each time is free of blanks around it, which are outside of a value."""
     subjects, _, times = fields
     values = b"".join(subjects + times)
     return b" " not in values and b"\t" not in values
@@ -155,8 +155,8 @@ def _are_bare(fields: Fields) -> bool:
 class MessageColumns(Sequence[Any]):
     """Messages to publish, kept as columns: ``(subject, payload)`` of each, or ``(subject, payload, headers)``.
 
-    Anything that publishes many takes it as it takes a list. Batches are quicker with it, because there is no tuple
-    for each message. The columns are not to be changed.
+    Anything that publishes many takes it as it takes a list. Batches are quicker with it, because it saves a tuple for
+    each message. Leave the columns unchanged.
 
     Who has messages in another form than objects of Python's derives from it: ``encoded`` says what they look like on
     the wire, and the columns, which are then made when somebody asks for them, what they are.
@@ -237,7 +237,7 @@ class MessageColumns(Sequence[Any]):
 def message_columns(messages: Sequence[Any]) -> tuple[Sequence[str], Sequence[bytes], Any]:
     """Subjects, payloads and headers of messages to publish. None: no message has any headers.
 
-    Raises: TypeError or ValueError: one has not two parts, or three.
+    Raises: TypeError or ValueError: one has fewer parts than two, or more than three.
     """
     if type(messages) is not list and isinstance(messages, MessageColumns):  # to ask an abstract class costs more
         return messages.subjects, messages.payloads, messages.headers

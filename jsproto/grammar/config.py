@@ -1,10 +1,10 @@
 """Models of what servers say about themselves and about streams: configuration, state, INFO.
 
-Rules: names are those of the wire. What a server (or a caller) did not say is None and is not written: unset
-stays unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer
-server added. Known fields have the right type, or the whole document is refused. JSON's null means unset. Objects
-inside a configuration (placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields
-survive. Nothing here changes one in place.
+Rules: names are those of the wire. What a server (or a caller) left out is None and is left out again: unset stays
+unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer server added. Known
+fields have the right type, or the whole document is refused. JSON's null means unset. Objects inside a configuration
+(placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields survive. Values stay as
+they were made.
 
 Durations are seconds wherever they are read or written, as a number or a timedelta, and nanoseconds in JSON alone. What
 was read is ``Seconds``, exact to the nanosecond.
@@ -104,10 +104,10 @@ class ExternalStream(TypedDict, total=False):
 class SourceConsumer(TypedDict, total=False):
     """A durable consumer made beforehand, for sourcing (servers from 2.14). See ``sourcing_consumer``.
 
-    A source that gets one by an update is another source to servers, and copies again what the consumer delivers: there
-    is no safe change to a durable source by one call (FACTS.md F4.10).
+    A source that gets one by an update is another source to servers, and copies again what the consumer delivers: a
+    safe change to a durable source takes three steps (FACTS.md F4.10).
 
-    ``server_managed`` is of the proposal. No release up to 2.15 knows it (FACTS.md F4.11).
+    ``server_managed`` is of the proposal. Releases up to 2.15 refuse it (FACTS.md F4.11).
     """
 
     name: str
@@ -261,12 +261,12 @@ class StreamOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class StreamConfig:
-    """The configuration of a stream, every field of nats-server 2.15. None is unset, and the server's default.
+    """The configuration of a stream, every field of nats-server 2.15. None stands for the server's default.
 
     ``max_age``, ``duplicate_window``, ``subject_delete_marker_ttl`` and the ``inactive_threshold`` of
     ``consumer_limits`` are seconds: a number or a timedelta may be given. They read back as ``Seconds``, a float. What
     was read is written back to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is
-    none, negative, not finite, or longer than 292 years.
+    malformed, negative, infinite, or longer than 292 years.
 
     Fields with a few values, the server's default first. ``from_options`` and ``updated`` refuse others, ``from_json``
     takes what a newer server says:
@@ -396,7 +396,7 @@ class StreamConfig:
                 )
 
     def check_words(self) -> None:
-        """LocalProtocolError, with the nearest valid word, for a field that is not one of the few values it may have.
+        """LocalProtocolError, with the nearest valid word, for a field outside of the few values it may have.
 
         It is for streams that are created: what a newer server said of one may have words that this library lacks.
         """
@@ -405,7 +405,7 @@ class StreamConfig:
     def to_json(self) -> dict[str, Any]:
         """The JSON object: what is set, and what is unknown. Durations are nanoseconds.
 
-        LocalProtocolError when ``consumer_limits`` was changed to hold a duration that is none.
+        LocalProtocolError when ``consumer_limits`` was changed to hold a malformed duration.
         """
         return write_fields(self, _STREAM_CONFIG, self.extra, _WRITERS)
 
@@ -440,7 +440,7 @@ _STREAM_STATE: Final[Mapping[str, Reader]] = {
 
 @dataclass(slots=True)
 class StreamState:
-    """What a stream holds. Times are nanoseconds since the epoch, None when there never was a message."""
+    """What a stream holds. Times are nanoseconds since the epoch, or None before the first message."""
 
     messages: int = 0
     bytes: int = 0
@@ -515,12 +515,12 @@ class StreamInfo:
 
     @property
     def required_api_level(self) -> int | None:
-        """The API level that the configuration needs, as the server noted in its metadata, None when it did not."""
+        """The API level that the configuration needs, as the server noted in its metadata, else None."""
         return _digits((self.config.metadata or {}).get(_REQUIRED_LEVEL, ""))
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> StreamInfo:
-        """Read the answer to a stream request. RemoteProtocolError without a configuration, or for a wrong type."""
+        """Read the answer to a stream request. RemoteProtocolError for a missing configuration or a wrong type."""
         values = read_fields(document, _STREAM_INFO, "a stream's information")
         if "config" not in values:
             raise RemoteProtocolError("a stream's information without its configuration")
@@ -579,8 +579,8 @@ _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 class ServerInfo:
     """What a server says of itself in INFO. ``ldm``: lame-duck mode, it is about to go.
 
-    ``max_payload`` is nats-server's default where a server does not say. Fields for routes, gateways and leaf
-    nodes are in ``extra``.
+    ``max_payload`` is nats-server's default where a server leaves it out. Fields for routes, gateways and leaf nodes
+    are in ``extra``.
     """
 
     server_id: str = ""
@@ -612,23 +612,25 @@ class ServerInfo:
 
     @property
     def version_tuple(self) -> tuple[int, int, int]:
-        """The version as numbers, without what follows them: ``2.15.1-RC.1`` is (2, 15, 1). (0, 0, 0): unreadable."""
+        """The version as numbers, and what follows them is cut: ``2.15.1-RC.1`` is (2, 15, 1). (0, 0, 0): unreadable."""
         match = _VERSION.match(self.version)
         return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 
     def is_before(self, version: str) -> bool:
-        """Whether it is known to be older than ``version``, such as ``2.14``. An unreadable version is not."""
+        """Whether it is known to be older than ``version``, such as ``2.14``. An unreadable version counts as new."""
         wanted = tuple(map(int, version.split(".")))
         return (0, 0, 0) < self.version_tuple < wanted
 
     @property
     def api_level(self) -> int | None:
-        """The JetStream API level, None when the server does not say (before 2.12)."""
+        """The JetStream API level. Servers before 2.12 leave it out: None."""
         return self.api_lvl
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> ServerInfo:
-        """Read INFO. RemoteProtocolError when it is not an object or a known field has the wrong type."""
+        """Read INFO. RemoteProtocolError when it is something other than an object, or a known field has the wrong
+        type.
+        """
         return cls(**read_fields(document, _SERVER_INFO, "INFO"))
 
     def to_json(self) -> dict[str, Any]:

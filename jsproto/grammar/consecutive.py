@@ -52,7 +52,7 @@ def side_by_side(firsts: Sequence[int], count: int) -> Iterator[tuple[slice, lis
 
 
 def joined(before: bytes, numbers: range, after: bytes) -> bytes:
-    """``before``, the number and ``after`` for each of ``numbers``, which rise by one and are not negative."""
+    """``before``, the number and ``after`` for each of ``numbers``, which rise by one from 0 or more."""
     parts: list[bytes] = []
     for _, high, lows in by_thousands(numbers.start, len(numbers)):
         between = b"%b%b%b" % (after, before, high)

@@ -1,8 +1,8 @@
 """Models of what servers say about consumers: configuration, state, sequences.
 
-Rules: those of ``config``: names of the wire, unset stays unset, unknown fields are kept in ``extra`` and written
-back, known ones have the right type. Durations are seconds, exact to the nanosecond. Moments are nanoseconds since the
-epoch. A consumer with a ``deliver_subject`` is a push consumer, one without is pulled from.
+Rules: those of ``config``: names of the wire, unset stays unset, unknown fields are kept in ``extra`` and written back,
+known ones have the right type. Durations are seconds, exact to the nanosecond. Moments are nanoseconds since the epoch.
+A consumer with a ``deliver_subject`` pushes, others are pulled from.
 
 Not here: whether a server will accept a configuration, and which ones the subscribe workflow refuses (ADR-15).
 """
@@ -153,7 +153,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class ConsumerConfig:
-    """The configuration of a consumer, every field of nats-server 2.15. None is unset, and the server's default.
+    """The configuration of a consumer, every field of nats-server 2.15. None stands for the server's default.
 
     ``ack_policy`` is the exception: left out it would mean ``"none"`` to the server, so here it is ``"explicit"``.
     ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch. A datetime that knows its zone may be given.
@@ -162,8 +162,8 @@ class ConsumerConfig:
 
     ``ack_wait``, ``backoff``, ``idle_heartbeat``, ``inactive_threshold``, ``max_expires`` and ``priority_timeout`` are
     seconds: a number or a timedelta may be given. They read back as ``Seconds``, a float. What was read is written back
-    to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is none, negative, not
-    finite, or longer than 292 years.
+    to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is malformed, negative,
+    infinite, or longer than 292 years.
 
     Fields with a few values. ``from_options`` and ``updated`` refuse others, ``from_json`` takes what a newer server
     says:
@@ -221,7 +221,7 @@ class ConsumerConfig:
 
     @property
     def consumer_name(self) -> str | None:
-        """The name it has or will have, None when the server is to choose one."""
+        """The name it has or will have. None lets the server choose."""
         return self.name or self.durable_name or None
 
     @property
@@ -263,7 +263,7 @@ class ConsumerConfig:
     def to_json(self) -> dict[str, Any]:
         """The JSON object: what is set, and what is unknown. Durations are nanoseconds.
 
-        LocalProtocolError when ``backoff`` was changed to hold a duration that is none.
+        LocalProtocolError when ``backoff`` was changed to hold a malformed duration.
         """
         return write_fields(self, _CONSUMER_CONFIG, self.extra, _WRITERS)
 
@@ -273,7 +273,7 @@ def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:
 
     Not compared are fields that ``wanted`` leaves unset, and the server's defaults: 0, and an ``ack_wait`` that
     ``backoff`` replaces. Nor are the metadata that servers add, ``name`` (it is how a consumer is found) and
-    ``pause_until`` (it passes). One subject is the same filter in either field. Their order does not matter.
+    ``pause_until`` (it passes). One subject is the same filter in either field. Their order is free.
     """
     asked, has = wanted.to_json(), found.to_json()
     different = [
@@ -465,7 +465,7 @@ class ConsumerReset:
     """The answer to a reset: where the consumer goes on, and what it is after that.
 
     ``reset_seq``: the first stream sequence that it may deliver next. ``info``: its configuration and state.
-    ``stream_identity``: what the server calls this stream and no other, also none of the same name that is made later.
+    ``stream_identity``: the server's mark of this stream alone. A later stream of the same name has another one. It is
     None before nats-server 2.15.
     """
 

@@ -5,13 +5,13 @@ header of each copy, or in the payload of a marker that is stored with the copie
 
 Rules:
 
-* Headers whose names begin with ``Nats-`` are instructions to servers, or their answers. A copy has none of the
-  original's, but for two.
+* Headers whose names begin with ``Nats-`` are instructions to servers, or their answers. Of the original's a copy has
+  two.
 * The time to live is kept where the target takes one.
 * ``Nats-Marker-Reason`` is content: a server has removed what the subject had. Servers store it (FACTS.md F4.42).
 * All other headers are kept, in their order.
-* Lines of a malformed header block that are no headers are not kept.
-* An origin of any other form is none. Those of older releases have no witness.
+* Malformed lines of a header block are dropped.
+* An origin of any other form is passed over. Those of older releases lack a witness.
 
 Not here: who copies (``client.copy``), and the header by which servers do the same (``Nats-Stream-Source``), which no
 client may send (FACTS.md F4.20).
@@ -53,7 +53,7 @@ class CopyOrigin:
     """Of which message something is the copy.
 
     ``filters`` is the ``filter_text`` of the consumer that delivered it. The position's identity is None where the
-    server has none (before 2.15).
+    server lacks one (before 2.15).
     """
 
     position: StreamPosition
@@ -100,7 +100,9 @@ def origin_of(header: bytes | None) -> CopyOrigin | None:
 
 
 def kept_lines(header: bytes, *, keep_ttl: bool) -> bytes:
-    """The lines of a header block that a copy keeps, each with its end. Neither the first nor the empty last line."""
+    """The lines of a header block that a copy keeps, each with its end. The first line and the empty last one are left
+    out.
+    """
     lines = header[(header.find(LINE_END) + len(LINE_END)) or len(header) :].removesuffix(LINE_END)
     if _LINES.fullmatch(lines) is None:
         kept = (line + LINE_END for line in lines.split(LINE_END))
@@ -111,7 +113,7 @@ def kept_lines(header: bytes, *, keep_ttl: bool) -> bytes:
 
 
 def kept_lines_of_all(headers: Sequence[bytes | None], *, keep_ttl: bool) -> list[bytes]:
-    """``kept_lines`` of each header block, b"" where there is none. Plain blocks are looked at as one text."""
+    """``kept_lines`` of each header block, b"" for a message that lacks one. Plain blocks are looked at as one text."""
     given = [header for header in headers if header is not None]
     text = b"".join([header[len(FIRST_LINE) : -len(LINE_END)] for header in given])
     ends = {(header[: len(FIRST_LINE)], header[-len(_END) :]) for header in given}

@@ -33,7 +33,8 @@ class CounterEntry:
     * ``subject``: its name.
     * ``value``: what it stands at.
     * ``increment``: what the last message added to it.
-    * ``sources``: the part of other counters in it: a value for each subject of each stream. Empty without sources.
+    * ``sources``: the part of other counters in it: a value for each subject of each stream. Empty for a counter of its
+      own.
     * ``seq``: the sequence of its last message.
     """
 
@@ -45,7 +46,7 @@ class CounterEntry:
 
 
 def parse_counter(message: StoredMsg) -> CounterEntry:
-    """The counter whose last message this is. RemoteProtocolError when it is that of none."""
+    """The counter whose last message this is. RemoteProtocolError for another message."""
     sources: dict[str, dict[str, int]] = {}
     written = message.headers.get(COUNTER_SOURCES)
     if written:
@@ -58,12 +59,12 @@ def parse_counter(message: StoredMsg) -> CounterEntry:
 
 
 def parse_value(payload: bytes) -> int:
-    """The value in the payload of a counter. RemoteProtocolError when there is none."""
+    """The value in the payload of a counter. RemoteProtocolError when it is missing."""
     return counter_value(text(loads(payload), "val"))
 
 
 def counter_value(value: object) -> int:
-    """A value of a counter, or what was added to it, from text. RemoteProtocolError when it is none."""
+    """A value of a counter, or what was added to it, from text. RemoteProtocolError for anything else."""
     if not isinstance(value, str) or _INTEGER.fullmatch(value) is None:
         raise RemoteProtocolError(f"the value of a counter must be a number as a string, not {shown(value)}")
     return int(value)

@@ -5,8 +5,8 @@ Rules, those of nats-server 2.15.1 (FACTS.md F13):
 * ``@at`` has a time stamp of RFC 3339, ``@every`` a Go duration of a second or more.
 * The fields of cron are second, minute, hour, day of the month, month and day of the week, which is 0 to 6 from Sunday.
 * A field has ``*`` or ``?``, numbers, ranges, steps and commas. Months and days of the week have names.
-* Two restricted fields of days match a day of either. If one of them is not restricted, both have to match.
-* What is not due within five years is no schedule.
+* Two restricted fields of days match a day of either. If one of them is free, both have to match.
+* A schedule is due within five years.
 * Only cron has a time zone.
 
 Not here: clocks, and the rules of time zones, which the caller brings (``Zone``).
@@ -47,7 +47,7 @@ class Due(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """What one field matches. ``is_free``: it has a star, so it restricts nothing by itself."""
+    """What one field matches. ``is_free``: it has a star, so it is free by itself."""
 
     values: frozenset[int]
     is_free: bool
@@ -69,7 +69,7 @@ _FIELDS: Final = (
 def next_due(pattern: str, zone: Zone | None, after: int, now: int) -> Due:
     """When the schedule ``pattern`` is due after the moment ``after``. What was missed until ``now`` is left out.
 
-    Moments are nanoseconds since 1970. ``zone``: None for UTC, and for a schedule without a time zone.
+    Moments are nanoseconds since 1970. ``zone``: None for UTC, and for a schedule that lacks a time zone.
 
     Raises:
         ValueError: it is no schedule.

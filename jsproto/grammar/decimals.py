@@ -1,6 +1,6 @@
 """Decimal digits in subjects and header blocks, as numbers.
 
-Rules: digits are ASCII. A number has at most ``MAX_DIGITS`` of them, so that ``int()`` never gets a giant.
+Rules: digits are ASCII. A number has at most ``MAX_DIGITS`` of them, which spares ``int()`` giants.
 
 Not here: consecutive numbers at once (``consecutive``), JSON (``fields``), sizes on control lines (``wire``).
 """

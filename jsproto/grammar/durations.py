@@ -23,7 +23,7 @@ _SECOND: Final = 1_000_000_000
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds. ValueError when it is no duration, or more than 292 years."""
+    """Nanoseconds. ValueError when it is malformed, or more than 292 years."""
     if text in ("0", "+0", "-0"):
         return 0
     found = _DURATION.fullmatch(text)
@@ -40,7 +40,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration: int) -> str:
-    """What is not negative as Go writes it."""
+    """What is zero or more, as Go writes it."""
     if duration == 0:
         return "0s"
     if duration < _SECOND:

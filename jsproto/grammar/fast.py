@@ -8,11 +8,11 @@ Rules
 
 * Building is strict: LocalProtocolError before anything is written.
 * Reading never raises. It follows nats-server 2.15.1: numbers are ASCII digits, leading zeros allowed.
-* Flow: 10 if it is no positive number, 65535 if it is above 65535.
+* Flow: 10 if it is zero or malformed, 65535 if it is above 65535.
 * Refused: sequence 0 and 2**64 - 1, an unknown operation, an id of more than 64 bytes.
-* Refused: a start with a sequence other than 1, and an append or a commit without a message with sequence 1.
-* Refused though that server takes them: an empty prefix or id, an id that is not UTF-8, an operation of 2**64 and
-  more. A flow of 2**64 and more is 65535. That server takes both modulo 2**64.
+* Refused: a start with a sequence other than 1, and an append or a bare commit with sequence 1.
+* Refused though that server takes them: an empty prefix or id, an id outside UTF-8, an operation of 2**64 and more. A
+  flow of 2**64 and more is 65535. That server takes both modulo 2**64.
 
 Not here: what the messages say (``acks``), when to send which (``rules``, ``client``).
 """
@@ -83,7 +83,7 @@ class FastReply:
 def check_batch_id(batch_id: str) -> bytes:
     """The id as a token of a subject. BadSubjectError unless it is 1 to 64 bytes of visible text without ``. * >``.
 
-    Visible, because servers write the id into JSON with escapes that JSON does not have (seen: ``\\x01``).
+    Visible, because servers write the id into JSON with escapes outside of JSON (seen: ``\\x01``).
     """
     if not isinstance(batch_id, str):
         raise BadSubjectError(f"a batch id (batch_id) is a str, not {batch_id!r:.100}")
@@ -98,8 +98,8 @@ def check_batch_id(batch_id: str) -> bytes:
 def fast_reply_prefix(prefix: str, batch_id: str, flow: int, gap: GapMode) -> bytes:
     """What all reply subjects of a batch begin with: ``<prefix>.<batch id>.<flow>.<gap>.``, the last dot included.
 
-    The reply subject of message n is this and ``b"%d.%d.$FI" % (n, operation)``. LocalProtocolError (for the
-    prefix and the id BadSubjectError) when a part is not what a server takes.
+    The reply subject of message n is this and ``b"%d.%d.$FI" % (n, operation)``. LocalProtocolError (for the prefix and
+    the id BadSubjectError) when a part is other than a server takes.
     """
     if type(flow) is not int or not 1 <= flow <= MAX_FLOW:
         raise LocalProtocolError(f"flow is 1 to {MAX_FLOW} messages per acknowledgement, not {flow!r}")

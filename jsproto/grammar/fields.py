@@ -1,8 +1,8 @@
 """The types of fields in JSON documents: what configurations and infos of all kinds are read and written with.
 
 Rules: a reader checks one value and returns it, perhaps converted. Known fields have the right type or the whole
-document is refused. Unknown ones pass and are kept. Null means unset. Nothing is changed in place. A field that does
-not look like its JSON has a writer as well, which takes what callers give.
+document is refused. Unknown ones pass and are kept. Null means unset. Values stay as they were made. A field that
+differs from its JSON has a writer as well, which takes what callers give.
 
 Not here: the documents themselves (``config``, ``consumer``), text to JSON (``bodies``).
 """
@@ -121,7 +121,7 @@ def as_object(value: Any, path: str) -> Mapping[str, Any]:
 
 
 def _split(body: Json, fields: Mapping[str, Reader], path: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """The known fields, checked and without nulls, and the others."""
+    """The known fields, checked and freed of nulls, and the others."""
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, value in body.items():
@@ -211,7 +211,7 @@ def check_words(model: Any, words: Mapping[str, Writer], kind: str) -> None:
 
 
 def nearest(value: Any, allowed: Collection[str]) -> str:
-    """A question that offers the nearest of ``allowed``, empty where none is near."""
+    """A question that offers the nearest of ``allowed``, empty where all are far."""
     if not isinstance(value, str):
         return ""
     by_lower = {word.lower().replace("-", "_"): word for word in allowed}
@@ -225,7 +225,7 @@ def as_seconds(value: Any, path: str) -> Seconds:
 
 
 def unknown_fields(value: Any, fields: Mapping[str, Reader]) -> dict[str, Any]:
-    """What a caller gives as ``extra``: none of it may be a field that has a name here."""
+    """What a caller gives as ``extra``: fields that have a name here are refused."""
     extra = as_record(value, "extra")
     known = sorted(extra.keys() & fields.keys())
     if known:

@@ -1,12 +1,12 @@
 """Message headers: a block of lines, ``NATS/1.0`` first, an empty line last (ADR-4).
 
 Rules: names keep their case and are compared with it, lines keep their order, a name may occur again. A name is
-printable ASCII without a colon. A value is any text without CR, LF and NUL, and blanks around it are not part of it.
-A status is only ever what stands in the first line. A header called ``Status`` is data. Blocks stay bytes until
-somebody asks. ``Headers`` cannot be built of what could not be sent, so nothing can be injected. A malformed block that
-was received raises RemoteProtocolError when it is read: that concerns its message, never the connection.
+printable ASCII except the colon. A value is any text without CR, LF and NUL, and blanks around it are not part of it. A
+status is only ever what stands in the first line. A header called ``Status`` is data. Blocks stay bytes until somebody
+asks. ``Headers`` cannot be built of what could not be sent, so nothing can be injected. A malformed block that was
+received raises RemoteProtocolError when it is read: that concerns its message alone, and the connection lives.
 
-Values are UTF-8. Bytes that are not come out as surrogate escapes and go back unchanged.
+Values are UTF-8. Other bytes come out as surrogate escapes and go back unchanged.
 
 Not here: what single headers mean.
 """
@@ -59,7 +59,7 @@ class Headers:
     def __init__(self, fields: HeadersLike | Iterable[tuple[str, str]] = ()) -> None:
         """``fields``: pairs of name and value, or a mapping with a value, or several, for each name.
 
-        BadHeaderError for what could not be sent.
+        BadHeaderError for unsendable ones.
         """
         self._fields: tuple[tuple[str, str], ...]
         if isinstance(fields, Headers):
@@ -76,7 +76,7 @@ class Headers:
 
     @classmethod
     def of(cls, headers: HeadersLike | None) -> Headers:
-        """Headers from whatever the public verbs accept. BadHeaderError for what could not be sent."""
+        """Headers from whatever the public verbs accept. BadHeaderError for unsendable ones."""
         if isinstance(headers, Headers):
             return headers
         if headers is None:
@@ -111,7 +111,8 @@ class Headers:
 
     @classmethod
     def parse_plain(cls, raw: bytes, end: int) -> Headers | None:
-        """The headers of a block without a status whose last line ends before ``end``. None: ``parse`` must look at it.
+        """The headers of a block whose first line has the version alone, and whose last line ends before ``end``. None:
+        ``parse`` must look at it.
 
         One regular expression finds plain lines, at a third of the price of looking at them. Pays:
         ``direct-get-headers``.
@@ -184,12 +185,12 @@ def _pairs(headers: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _several(values: object) -> Iterable[Any]:
-    """The values of one name. What is no sequence of them becomes a single one, for ``Headers`` to refuse."""
+    """The values of one name. Anything but a sequence of them becomes a single one, for ``Headers`` to refuse."""
     return values if isinstance(values, Sequence) and not isinstance(values, bytes) else (values,)
 
 
 def _complaint(name: object, value: object) -> str:
-    """Why this header cannot be sent."""
+    """The reason that makes this header unsendable."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         return f"a header name must be printable ASCII without blanks and colons: {name!r:.100}"
     if not isinstance(value, str):
@@ -207,9 +208,9 @@ HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]]
 
 
 def status_line(raw: bytes) -> tuple[int, str] | None:
-    """Status and description in the first line of a block, None when it has none.
+    """Status and description in the first line of a block, or None.
 
-    Only the first line is looked at. RemoteProtocolError when it is not ``NATS/1.0``, alone or with a status of three
+    Only the first line is looked at. RemoteProtocolError for anything but ``NATS/1.0``, alone or with a status of three
     digits.
     """
     if raw.startswith(FIRST_LINE):
@@ -224,7 +225,7 @@ def status_line(raw: bytes) -> tuple[int, str] | None:
 
 
 def last_value(raw: bytes, name: bytes) -> bytes | None:
-    """The last value of ``name``, found without parsing the block, None when it is absent, or cut off by its end."""
+    """The last value of ``name``, found by a search, or None when it is absent, or cut off by its end."""
     field = b"\r\n%b:" % name
     start = raw.rfind(field)
     if start < 0:
@@ -234,7 +235,7 @@ def last_value(raw: bytes, name: bytes) -> bytes | None:
 
 
 def first_value(raw: bytes, name: bytes) -> bytes | None:
-    """The first value of ``name``, found without parsing the block, as servers find it: blanks after it belong to it.
+    """The first value of ``name``, found by a search, as servers find it: blanks after it belong to it.
 
     None when it is absent, or cut off by the end of the block.
     """
@@ -247,7 +248,7 @@ def first_value(raw: bytes, name: bytes) -> bytes | None:
 
 
 def without(raw: bytes, name: bytes) -> bytes | None:
-    """The block without the lines called ``name``, None when nothing is left of it."""
+    """The block freed of the lines called ``name``, or None if those were all."""
     lines = raw.split(b"\r\n")
     kept = [lines[0], *(line for line in lines[1:] if not line.startswith(b"%b:" % name))]
     return b"\r\n".join(kept) if any(kept[1:]) else None
@@ -260,7 +261,7 @@ def appended(raw: bytes | None, name: bytes, value: bytes) -> bytes:
 
 
 def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) -> bytes:
-    """The block of ``headers``, with a status in the server role. BadHeaderError for what could not be sent."""
+    """The block of ``headers``, with a status in the server role. BadHeaderError for unsendable ones."""
     # Joined, never formatted: that takes the characters of a str subclass, whatever it does when it is formatted.
     parts = ["NATS/1.0\r\n"] if status is None else [_first_line(*status)]
     for name, value in Headers.of(headers).items():
@@ -272,7 +273,7 @@ def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) 
 def encode_values(values: Sequence[str]) -> list[bytes]:
     """Many values as bytes, one or more. They are checked, and encoded, as one text of lines.
 
-    BadHeaderError when one of them could not be sent, TypeError when one is no str.
+    BadHeaderError when one of them is unsendable, TypeError when one is something other than a str.
     """
     text = "\n".join(values)
     is_good = "\r" not in text and "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)

@@ -6,9 +6,9 @@ Version 1 has nine tokens, version 2 eleven or more::
     $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<num delivered>. ... .<num pending>[.<more>]
 
 Rules: the number of tokens decides the version. Tokens after the eleventh are ignored. Numbers are ASCII digits, at
-most 2**64 - 1, and a timestamp, which is signed, at most 2**63 - 1. Anything else is not a JetStream message:
-NotJSMessageError, and nothing but that. Which version a server sends is its configuration (up to 2.15 version 1 unless
-a feature flag says otherwise), so both are read everywhere.
+most 2**64 - 1, and a timestamp, which is signed, at most 2**63 - 1. Anything else comes from outside JetStream, and
+raises NotJSMessageError. Which version a server sends is its configuration (up to 2.15 version 1 unless a feature flag
+says otherwise), so both are read everywhere.
 
 Not here: the acknowledgements that are sent to this subject, flow-control subjects (``$JS.FC``).
 """
@@ -46,10 +46,9 @@ class Sequences:
 class JSAck:
     """What a delivered message's reply subject says about the delivery.
 
-    ``domain`` and ``account_hash`` are None in version 1. ``domain`` is None too where version 2 says ``_``,
-    no domain. ``num_delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when
-    the message was stored, in nanoseconds since the epoch. ``num_pending`` is how many messages wait for the
-    consumer after this one.
+    ``domain`` and ``account_hash`` are None in version 1. ``domain`` is None too where version 2 says ``_``.
+    ``num_delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when the message was
+    stored, in nanoseconds since the epoch. ``num_pending`` is how many messages wait for the consumer after this one.
     """
 
     domain: str | None
@@ -68,7 +67,7 @@ class JSAck:
 
 
 def parse_jsack(reply: bytes) -> JSAck:
-    """Read a reply subject of either version. NotJSMessageError when it is not one."""
+    """Read a reply subject of either version. NotJSMessageError for anything else."""
     tokens = reply.split(b".")
     count = len(tokens)
     if tokens[0] != b"$JS" or count < 9 or count == 10 or tokens[1] != b"ACK":
@@ -95,7 +94,7 @@ def parse_jsack(reply: bytes) -> JSAck:
 def jsack_sequences(reply: bytes) -> tuple[int, int]:
     """Only the stream sequence and the consumer sequence: what gap detection needs of each message.
 
-    A third of the price of ``parse_jsack``, because nothing else is looked at: the other tokens may be junk.
+    A third of the price of ``parse_jsack``, because it looks at this alone: the other tokens may be junk.
     NotJSMessageError when the prefix, the number of tokens or one of the two is wrong.
     """
     tokens = reply.split(b".")
@@ -146,7 +145,7 @@ def jsack_times(replies: Sequence[bytes]) -> list[bytes]:
 
 
 def build_jsack(ack: JSAck) -> bytes:
-    """The subject that says ``ack``: version 2 when there is an account hash, else version 1 (which has no domain).
+    """The subject that says ``ack``: version 2 when there is an account hash, else version 1 (which lacks the domain).
 
     The names must be legal tokens. That is checked where streams and consumers are created.
     """

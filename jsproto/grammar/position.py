@@ -5,9 +5,9 @@
   ``created`` in nanoseconds, or from nats-server 2.15 the text of ``Nats-Stream-Identity``. One program uses one kind.
 * The witness is the time stamp of the message at the sequence, in nanoseconds since the epoch. A stream that comes back
   shorter keeps its identity, and gives its sequences out again (FACTS.md F6.19). The time of the new message differs.
-* A position of an older release has no witness. It is read, and only what needs no witness is proved.
+* A position of an older release lacks a witness. It is read, and proved by sequence and identity alone.
 * As bytes it is one line, ``ORDERS 15 1795000000000000000 1795000001000000000``: stream, sequence, identity, witness.
-  ``-`` stands for what is not known.
+  ``-`` stands for what is unknown.
 
 Not here: what a stream says about a position (``rules.position``), the tokens of sessions (``session_token``).
 """
@@ -36,8 +36,8 @@ class StreamPosition:
     Attributes:
      * ``stream``: its name.
      * ``seq``: the sequence of the last message, 0 before the first.
-     * ``identity``: of the stream. None: not known.
-     * ``witness``: when the message ``seq`` was stored, in nanoseconds since the epoch. None: not known.
+     * ``identity``: of the stream. None: unknown.
+     * ``witness``: when the message ``seq`` was stored, in nanoseconds since the epoch. None: unknown.
     """
 
     stream: str

@@ -2,11 +2,11 @@
 
 Rules
 
-* A keyword that is left out, or None, adds no header. An unknown one raises TypeError.
-* A value that servers would refuse, or would not heed, is refused here.
+* A keyword that is left out, or None, leaves its header out. An unknown one raises TypeError.
+* A value that servers would refuse, or ignore, is refused here.
 * So is a header that is given by its keyword and in ``headers`` as well: servers heed the first one alone.
-* Servers that do not know a header store the message as if it had none. So a server that is known to be too old is a
-  reason to refuse.
+* Servers that lack a header store the message as a plain one. So a server that is known to be too old is a reason to
+  refuse.
 * Parts that only read look at the first line of a name, as servers do.
 
 Not here: when a schedule is due (``cron``), the headers of atomic batches (``batch``), what a stream checks
@@ -129,7 +129,7 @@ def publish_headers(
 ) -> HeadersLike | None:
     """The headers of a message: ``headers``, and after them those that the other keywords stand for.
 
-    * ``server``: the one that is asked. None, when it is not known: its version is not looked at.
+    * ``server``: the one that is asked. None when unknown, which skips the check of its version.
     * ``headers``: a mapping of names to a value, or to several.
     * ``options``: see ``PublishOptions``.
 
@@ -206,7 +206,7 @@ def _check_together(subject: str, payload: bytes, options: Mapping[str, Any]) ->
 
 
 def time_to_live(value: bytes | None) -> int | None:
-    """The time to live in a header, in seconds. 0: there is none. ``NEVER``: it has no end. None: it is no time.
+    """The time to live in a header, in seconds. 0: it is missing. ``NEVER``: it is endless. None: it is malformed.
 
     It is whole seconds, a Go duration of a second or more, or ``never`` (FACTS.md F10.1).
     """
@@ -225,7 +225,7 @@ def time_to_live(value: bytes | None) -> int | None:
 
 
 def _text(name: str, value: object) -> str:
-    """A text that is not empty: servers take an empty one for none."""
+    """A text of one character or more: servers take an empty one for a missing one."""
     if not isinstance(value, str) or not value:
         raise LocalProtocolError(f"{name} must be a text of one character or more, not {value!r:.100}")
     return value
@@ -304,7 +304,7 @@ def _rollup(name: str, value: Any) -> str:
 
 
 class _Keyword(NamedTuple):
-    """The header of a keyword, how its value is written, and the first release that knows it (None: all do)."""
+    """The header of a keyword, how its value is written, and the first release that knows it (None: every release)."""
 
     header: str
     encode: Callable[[str, Any], str]

@@ -2,12 +2,12 @@
 
 Rules: a token never changes. What adds to it gives a new one. Numbers only rise, so merging tokens is safe in any order
 and any number of times. As bytes it is one JSON object, ``{"v":1,"streams":{"ORDERS":[12,15]}}``: for each stream the
-highest sequence written and the highest read. Reading takes any bytes and raises BadTokenError for all that are none.
+highest sequence written and the highest read. Reading takes any bytes and raises BadTokenError for all but tokens.
 
 * A token has a witness of what was read: of each stream the latest message whose time is known (``StreamPosition``).
   It travels as a line beside the sequences, ``"seen":["ORDERS 15 - 1795000000000000000"]``.
-* Releases without witnesses pass ``seen`` over, and their tokens are read and have none.
-* A write has no witness until it is read: its acknowledgement does not say when the message was stored.
+* Releases before witnesses pass ``seen`` over, and their tokens are read as they are.
+* A write gets its witness when it is read: its acknowledgement lacks the time at which the message was stored.
 * Of two witnesses at one sequence the earlier one counts: the later one shows that the stream came back shorter.
 
 Not here: what a token is good for (``client.read.consistent_session``), what a witness proves (``rules.position``). It
@@ -82,7 +82,7 @@ class SessionToken:
         return hash(frozenset(self._streams.items()))
 
     def __getitem__(self, stream: str) -> Position:
-        """How far it is with ``stream``. Zeros when it knows nothing of it."""
+        """How far it is with ``stream``. Zeros for an unknown stream."""
         return self._streams.get(stream, _NOWHERE)
 
     def items(self) -> Iterable[tuple[str, Position]]:
@@ -90,7 +90,7 @@ class SessionToken:
         return sorted(self._streams.items())
 
     def seen(self, stream: str) -> StreamPosition | None:
-        """The latest message read of ``stream`` whose time is known. None: there is no such message."""
+        """The latest message read of ``stream`` whose time is known. None: such a message is unknown."""
         return self._seen.get(stream)
 
     def after_write(self, stream: str, seq: int) -> Self:
@@ -100,7 +100,7 @@ class SessionToken:
     def after_read(self, stream: str, seq: int, time: int | None = None, identity: str | None = None) -> Self:
         """This token once ``seq`` of ``stream`` was read.
 
-        ``time``: when it was stored, in nanoseconds since the epoch. ``identity``: of the stream. None: not known.
+        ``time``: when it was stored, in nanoseconds since the epoch. ``identity``: of the stream. None: unknown.
         """
         seen = {} if time is None else {stream: StreamPosition(stream, seq, identity, time)}
         return self._raised({stream: Position(read=seq)}, seen)
@@ -110,7 +110,7 @@ class SessionToken:
         return self._raised(other._streams, other._seen)
 
     def without(self, stream: str) -> Self:
-        """This token as if nothing were known of ``stream``: it was deleted and made anew, say."""
+        """This token with ``stream`` forgotten: it was deleted and made anew, say."""
         kept = [name for name in self._streams if name != stream]
         return self._of(
             {name: self._streams[name] for name in kept},
@@ -126,7 +126,7 @@ class SessionToken:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The token that ``to_bytes`` wrote. BadTokenError when it did not."""
+        """The token that ``to_bytes`` wrote. BadTokenError for other bytes."""
         try:
             body = loads(data, MAX_TOKEN)
             version = uint64(body, "v")
@@ -167,7 +167,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _known(position: StreamPosition | None) -> StreamPosition:
-    """BadTokenError when the line was none."""
+    """BadTokenError for None, which stands for a malformed line."""
     if position is None:
         raise BadTokenError("a line of seen is no position")
     return position

@@ -40,7 +40,7 @@ _OF_THE_CONSUMER: Final = ("opt_start_seq", "opt_start_time", "filter_subject")
 
 
 def check_source(source: Mapping[str, Any], where: str) -> None:
-    """Check the ``consumer`` of a source or mirror. Without one there is nothing to check.
+    """Check the ``consumer`` of a source or mirror. It checks those alone that have one.
 
     Raises:
         LocalProtocolError: servers refuse it (FACTS.md F4.9): the name or the deliver subject is missing or cannot be
@@ -67,7 +67,7 @@ def check_source(source: Mapping[str, Any], where: str) -> None:
 
 
 def _as_activity(value: Any, path: str) -> Seconds | None:
-    """How long ago, None when not at all."""
+    """How long ago, or None."""
     number = as_integer(value, path)
     return None if number == _NOT_ACTIVE else Seconds.from_nanoseconds(number)
 
@@ -92,11 +92,11 @@ class StreamSourceInfo:
     * ``name``: the stream that is copied.
     * ``lag``: how many of its messages are still to come, as servers count them. It stays 0 while the consumer is
       paused (FACTS.md F4.13). An honest figure is the sum of ``num_pending`` and ``num_ack_pending`` in the consumer's
-      info: what is not delivered, and what is not acknowledged. Of the latter a part may be copied already, because
+      info: what waits for delivery, and for an acknowledgement. Of the latter a part may be copied already, because
       servers acknowledge up to a second later.
     * ``seq``: the last sequence that was copied. None for a mirror, before the first message, and before 2.15.
-    * ``active``: how long ago it was heard of, in ``Seconds``. None when it was not heard of.
-    * ``error``: the server's object, None when nothing is wrong. ``failure`` is the same as an APIError.
+    * ``active``: how long ago it was heard of, in ``Seconds``. None while it is silent.
+    * ``error``: the server's object, None when all is well. ``failure`` is the same as an APIError.
     * ``external``, ``filter_subject``, ``subject_transforms``: as in the configuration.
     * ``consumer``: the name of its durable consumer where the configuration gives one. None for a consumer that the
       server makes (``JS_SRC_*``, ``JS_MIRROR_*``), and where several sources look alike.
@@ -115,7 +115,7 @@ class StreamSourceInfo:
 
     @property
     def failure(self) -> APIError | None:
-        """Why nothing is copied, for example SourceConsumerRequiresAckFCError, None when nothing is wrong."""
+        """Why the copying stands still, for example SourceConsumerRequiresAckFCError. None when all is well."""
         return None if self.error is None else api_error(self.error)
 
     @classmethod
@@ -137,7 +137,7 @@ class StreamSourceInfo:
         return cls(**values, consumer=consumers.pop() if len(consumers) == 1 else None)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object. Not heard of is -1, as servers write it."""
+        """The JSON object. -1 stands for silence, as servers write it."""
         body = write_fields(self, _SOURCE_INFO, self.extra, _SOURCE_INFO_WRITERS)
         body.setdefault("active", _NOT_ACTIVE)
         return body

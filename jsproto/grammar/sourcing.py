@@ -61,7 +61,7 @@ def sourcing_consumer(
     """The configuration of a durable sourcing consumer, for ``create_consumer``.
 
     A stream copies from it by ``sources=[{"name": ..., "consumer": {"name": name, "deliver_subject":
-    deliver_subject}}]``. A start and a filter are set here, not in the source.
+    deliver_subject}}]``. A start and a filter are set here, and left out of the source.
 
     Args:
         name: the consumer's.
@@ -98,7 +98,7 @@ def sourcing_consumer(
 
 
 def check_sourcing(config: ConsumerConfig, stream: StreamConfig | None = None) -> None:
-    """Check a consumer with the ack policy ``flow_control``. Other policies are not looked at.
+    """Check a consumer with the ack policy ``flow_control``. Other policies pass.
 
     Args:
         config: the configuration of the consumer.

@@ -43,7 +43,7 @@ _FEW: Final = 32  # messages; to compare fewer at once costs more than to look a
 
 
 def number(header: bytes, name: bytes) -> int | None:
-    """The last value of ``name`` as a number, None when it is absent. RemoteProtocolError when it is none."""
+    """The last value of ``name`` as a number, or None when it is absent. RemoteProtocolError for anything else."""
     value = last_value(header, name)
     if value is None:
         return None
@@ -55,7 +55,7 @@ def number(header: bytes, name: bytes) -> int | None:
 def paging(header: bytes) -> tuple[int, int | None, int | None]:
     """Of a Direct Get reply: its sequence, the messages pending after it, the sequence before it in the batch.
 
-    The last two are None when the reply is not part of a batch. RemoteProtocolError without a sequence.
+    The last two are None outside a batch. RemoteProtocolError for a missing sequence.
     """
     at = header.rfind(_SEQUENCE)
     match = _PAGED.fullmatch(header, at) if at >= 0 else None
@@ -71,7 +71,7 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
 def answerer(header: bytes) -> str:
     """The stream that sent a Direct Get reply: a mirror names itself (FACTS.md F3.3).
 
-    RemoteProtocolError when the reply does not say.
+    RemoteProtocolError when the reply lacks it.
     """
     return _own(header, _STREAM).decode("utf-8", "surrogateescape")
 
@@ -96,9 +96,9 @@ def _own(header: bytes, field: bytes) -> bytes:
 def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
     """The sequences of replies that follow ``previous`` in a page, and each other, as far as ``headers`` say so.
 
-    Nothing can be missing between sequences that rise by one. Elsewhere a reply says which one was before it. It ends
-    before the first one that does not follow, or is not written as servers do: then ``paging`` says what it is.
-    Where no sequence is left out, it takes half of looking at each to see whether they all are what they must be then.
+    Sequences that rise by one are complete. Elsewhere a reply says which one was before it. It ends before the first
+    one that breaks the order, or is written otherwise than servers do: then ``paging`` says what it is. Where the
+    sequences are complete, it takes half of looking at each to see whether they all are what they must be then.
     """
     run = range(previous + 1, previous + 1 + len(headers))
     if len(run) >= _FEW and _are(headers, run):
@@ -255,7 +255,7 @@ def stored_messages(
 ) -> list[StoredMsg]:
     """A StoredMsg of each header block, payload and sequence, at two thirds of the price of calling the class.
 
-    ``subjects`` and ``times``: as ``StoredColumns`` have them. Without any, ``asked`` hears if one is looked at.
+    ``subjects`` and ``times``: as ``StoredColumns`` have them. Where they lack it, ``asked`` hears if one is looked at.
     """
     messages = [*map(object.__new__, repeat(StoredMsg, len(headers)))]
     for message, header, payload, seq in zip(messages, headers, data, seqs, strict=True):

@@ -1,10 +1,10 @@
 """Subjects, queue groups and names: what may be written to the wire, and which subject matches which pattern.
 
-Rules: a subject is tokens joined by dots, none of them empty. Blanks, tabs, line ends and NUL would split or end the
-control line they stand in. VT and FF are blanks to some readers: all seven are refused. ``*`` stands for one token,
+Rules: a subject is tokens of one character or more, joined by dots. Blanks, tabs, line ends and NUL would split or end
+the control line they stand in. VT and FF are blanks to some readers: all seven are refused. ``*`` stands for one token,
 ``>`` for all that follow. Both are wildcards only as whole tokens (servers take ``a*b`` literally). Text becomes UTF-8.
-Bytes that were no UTF-8 when they were received (surrogate escapes) become themselves again. Everything this side sends
-passes here, so nothing can be smuggled into a control line, and no control line gets too long for a server.
+Bytes that were received outside UTF-8 (surrogate escapes) become themselves again. Everything this side sends passes
+here, which keeps foreign text out of control lines, and control lines short enough for servers.
 
 Not here: what a subject is for (``api``, ``jsack``, ``fast``). Who may use it.
 """
@@ -34,8 +34,8 @@ _SEPARATOR: Final = re.compile(r"[\0\t-\r ]")
 def check_subject(subject: str, *, wildcards: bool = False) -> bytes:
     """The subject as the wire has it. ``wildcards`` allows them.
 
-    BadSubjectError: it is no str, is empty, has an empty token, a character that would end it, a wildcard where none
-    may be, or more than MAX_SUBJECT bytes.
+    BadSubjectError: it is something other than a str, is empty, has an empty token, a character that would end it, a
+    forbidden wildcard, or more than MAX_SUBJECT bytes.
     """
     grammar = _PATTERN if wildcards else _LITERAL
     try:
@@ -59,7 +59,8 @@ def check_queue(queue: str) -> bytes:
 def check_name(name: str, kind: str = "stream") -> str:
     """``name``, which servers take as the name of a stream, consumer or domain (``kind``, for the message).
 
-    BadSubjectError: it is no str, is empty, has ``. * > / \\``, a blank or the like, or more than MAX_NAME bytes.
+    BadSubjectError: it is something other than a str, is empty, has ``. * > / \\``, a blank or the like, or more than
+    MAX_NAME bytes.
     """
     complaint = _complaint(name, f"{kind} name", MAX_NAME)
     if complaint is None and _NAME.fullmatch(name) is None:
@@ -112,7 +113,7 @@ def contains(wide: str, narrow: str) -> bool:
 
 
 def _complaint(value: object, what: str, limit: int) -> str | None:
-    """Why ``value`` cannot be one word on a control line, None when it can."""
+    """The reason that keeps ``value`` from being one word on a control line, or None."""
     if not isinstance(value, str):
         return f"a {what} must be a str, not {type(value).__name__}"
     if not value:
@@ -128,7 +129,7 @@ def _complaint(value: object, what: str, limit: int) -> str | None:
 
 
 def _wrong_tokens(subject: str, wildcards: bool) -> str:
-    """Why the tokens of ``subject``, words as they are, make no subject."""
+    """The reason that keeps the tokens of ``subject``, words as they are, from making a subject."""
     tokens = subject.split(".")
     if "" in tokens:
         return f"a subject must not have an empty token (check its dots): {subject!r}"

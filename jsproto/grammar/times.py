@@ -1,10 +1,10 @@
 """Time: integer nanoseconds on the wire, exactly. Durations are seconds wherever people read or write them.
 
-Rules: a time stamp is nanoseconds since the epoch. ``datetime`` has none, so all arithmetic is on integers, in the
-proleptic Gregorian calendar without leap seconds (Go's). A duration is converted once, at the edge. A float cannot hold
-every number of nanoseconds, so one that a server said is ``Seconds``, which remembers it. Two forms of time stamps are
-read: RFC 3339, which servers write, and that of the Direct Get draft (ADR-31),
-``2022-08-06 00:29:27.587861324 +0000 UTC``.
+Rules: a time stamp is nanoseconds since the epoch. ``datetime`` lacks them, so all arithmetic is on integers, in Go's
+calendar: proleptic Gregorian, and free of leap seconds. A duration is converted once, at the edge. A float is too
+coarse for some numbers of nanoseconds, so one that a server said is ``Seconds``, which remembers it. Two forms of time
+stamps are read: RFC 3339, which servers write, and that of the Direct Get draft (ADR-31), ``2022-08-06
+00:29:27.587861324 +0000 UTC``.
 
 Not here: clocks. Nothing in the core knows what time it is.
 """
@@ -83,8 +83,8 @@ class Seconds(float):
 def nanoseconds(duration: Duration, name: str = "a duration") -> int:
     """The duration in nanoseconds. A float is rounded once, to the nearest. ``Seconds`` are exact.
 
-    Never to 0, which servers read as "no limit". LocalProtocolError, with the ``name`` of what it is for: it is neither
-    a number nor a timedelta, is negative, not finite, or more than MAX_DURATION.
+    Never to 0, which servers read as "no limit". LocalProtocolError, with the ``name`` of what it is for: it is
+    something other than a number or a timedelta, is negative, infinite, NaN, or more than MAX_DURATION.
     """
     if isinstance(duration, Seconds):
         return duration.nanoseconds
@@ -101,21 +101,21 @@ def nanoseconds(duration: Duration, name: str = "a duration") -> int:
 
 
 def seconds(duration: Duration) -> float:
-    """The duration in float seconds. What is no timedelta is given back as it is, whatever it is."""
+    """The duration in float seconds. Anything but a timedelta is given back as it is."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def _is_finite(number: object) -> bool:
-    """Whether it is a number at all, and neither infinite nor NaN, which compares to nothing."""
+    """Whether it is a finite number. NaN, which compares to itself even as unequal, is refused."""
     return isinstance(number, int | float) and abs(number) < _INFINITE
 
 
 def instant(moment: Instant) -> int:
     """The moment in nanoseconds since the epoch, exactly.
 
-    Raises LocalProtocolError if it is neither of the two, if it is a datetime without a zone, or if it is not within
-    292 years of the epoch. Without a zone it could mean anything (``datetime.now(UTC)`` has one). Servers compute with
-    64 bits and take the year 9999 for one long ago.
+    Raises LocalProtocolError for another type, for a datetime that lacks a zone, and for one beyond 292 years from the
+    epoch. A zone makes it unambiguous (``datetime.now(UTC)`` has one). Servers compute with 64 bits and take the year
+    9999 for one long ago.
     """
     if isinstance(moment, datetime):
         ahead = moment.utcoffset()
@@ -136,7 +136,7 @@ def instant(moment: Instant) -> int:
 def as_datetime(stamp: int) -> Moment:
     """The moment of so many nanoseconds since the epoch, in UTC. A datetime has microseconds: the rest is dropped.
 
-    RemoteProtocolError before the year 1, which a datetime does not have.
+    RemoteProtocolError before the year 1, where datetimes begin.
     """
     try:
         return _EPOCH_MOMENT + timedelta(microseconds=stamp // 1_000)
@@ -145,7 +145,7 @@ def as_datetime(stamp: int) -> Moment:
 
 
 def as_stamp(moment: Instant, path: str) -> str:
-    """A moment that a caller gives, in RFC 3339. LocalProtocolError, or ValueError with ``path``, if it is none."""
+    """A moment that a caller gives, in RFC 3339. LocalProtocolError, or ValueError with ``path``, for anything else."""
     if not isinstance(moment, datetime) and type(moment) is not int:
         raise ValueError(f"{path} must be nanoseconds since the epoch or a datetime, not {moment!r:.100}")
     return format_timestamp(instant(moment) if isinstance(moment, datetime) else moment)
@@ -154,7 +154,7 @@ def as_stamp(moment: Instant, path: str) -> str:
 def end_of(until: Until) -> tuple[int, bool]:
     """Nanoseconds, and whether they count from now on (a timedelta) or from the epoch (a moment).
 
-    LocalProtocolError for a timedelta that is not positive, and as of ``instant``.
+    LocalProtocolError for a timedelta of zero or less, and as of ``instant``.
     """
     if not isinstance(until, timedelta):
         return instant(until), False
@@ -164,7 +164,7 @@ def end_of(until: Until) -> tuple[int, bool]:
 
 
 def parse_timestamp(text: bytes | str) -> int:
-    """A time stamp of either form as nanoseconds since the epoch. ValueError when it is none.
+    """A time stamp of either form as nanoseconds since the epoch. ValueError for anything else.
 
     Digits of the fraction after the ninth are dropped, as Go does.
 
@@ -185,10 +185,11 @@ def parse_timestamp(text: bytes | str) -> int:
 
 
 def parse_timestamps(texts: Sequence[bytes]) -> list[int] | None:
-    """``parse_timestamp`` of each, of which there is one. None: not all are within a second and as servers write them.
+    """``parse_timestamp`` of each, of which there is one. None: some are outside a second, or written otherwise than
+    servers do.
 
     How it works: what is read together was mostly stored within one second, at which the text of all is split. What is
-    left of each are digits, so no time stamp began or ended elsewhere. Pays: ``direct-get-fields``.
+    left of each are digits, so each time stamp began and ended there. Pays: ``direct-get-fields``.
     """
     second = texts[0][:20]
     if not texts[-1].startswith(second):
@@ -235,7 +236,7 @@ def _whole_second(raw: bytes) -> int:
 
 
 def format_timestamp(stamp: int, ahead: int = 0) -> str:
-    """RFC 3339 with no more digits than it takes, as servers write it. ``ahead``: seconds of the zone, 0 for UTC.
+    """RFC 3339 with as few digits as it takes, as servers write it. ``ahead``: seconds of the zone, 0 for UTC.
 
     LocalProtocolError outside the years 0 to 9999, which is all that RFC 3339 has.
     """

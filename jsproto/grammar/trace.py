@@ -69,7 +69,7 @@ class TraceExport:
 
 @event
 class TraceJetStream:
-    """A stream took the message as ``subject``, or did not: there is no interest, or an ``error``."""
+    """A stream took the message as ``subject``, or left it: interest is missing, or there is an ``error``."""
 
     stream: str
     subject: str
@@ -85,7 +85,7 @@ class TraceJetStream:
 
 @event
 class TraceEgress:
-    """The message left to a connection, or did not, because of an ``error``.
+    """The message left to a connection, or stayed because of an ``error``.
 
     ``hop`` is the path of the server at its other end. ``subscription`` and ``queue`` are of clients alone.
     """
@@ -169,7 +169,7 @@ def is_complete(events: Mapping[Path, TraceEvent]) -> bool:
 
 
 def parse_trace(payload: bytes) -> TraceEvent:
-    """The event in ``payload``. RemoteProtocolError when it is none."""
+    """The event in ``payload``. RemoteProtocolError for anything else."""
     body = loads(payload)
     server, request = _object(body, "server"), _object(body, "request")
     reported = body.get("events")

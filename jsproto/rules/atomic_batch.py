@@ -2,12 +2,12 @@
 
 * The members of a batch are staged. None is in the stream until the commit stores all of them, or none.
 * The first member is a request: its answer tells whether the stream takes batches at all.
-* A refused member ends the batch. The exception is a member that never reached it, because no stream took it or it is
+* A refused member ends the batch. The exception is a member that failed to reach it, because streams left it or it is
   too large: its sequence is free again and the batch stays open.
 * An ignored input is stale, duplicate or forged.
 
-The client steps this table. The server role does not: a batch is in its list of open ones, or it is gone. The server
-role answers each member at once, so the phases in which a sender waits do not exist there.
+The client steps this table. In the server role a batch is in the list of open ones, or it is gone. The server role
+answers each member at once, so it lacks the phases in which a sender waits.
 
 Not here: which member asks for an answer, sequences, limits, timers.
 """

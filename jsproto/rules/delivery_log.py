@@ -19,7 +19,7 @@ from jsproto.rules.sequence_gaps import DeliverySequence, SequenceGap
 class DeliveryLog(DeliverySequence):
     """``DeliverySequence`` that keeps what was delivered until it is known to be stored.
 
-    Attribute: ``stored`` (consumer sequence and stream sequence of the last delivery that is stored, zeros for none).
+    Attribute: ``stored`` (consumer sequence and stream sequence of the last delivery that is stored, zeros at first).
     """
 
     __slots__ = ("_runs", "stored")
@@ -35,7 +35,7 @@ class DeliveryLog(DeliverySequence):
         self._note(self.stream_seq, self.consumer_seq, 1)
 
     def count_in_sequence(self, replies: Sequence[bytes]) -> int:
-        """How many of these reply subjects, from the front, follow each other without a hole."""
+        """How many of these reply subjects, from the front, follow each other gapless."""
         before = self.stream_seq
         count = super().count_in_sequence(replies)
         if self.stream_seq - before == count:
@@ -65,11 +65,11 @@ class DeliveryLog(DeliverySequence):
 
     @property
     def open_seq(self) -> int | None:
-        """The stream sequence of the first delivery that is not stored. None: all are."""
+        """The stream sequence of the first delivery that waits to be stored. None: all are stored."""
         return self._runs[0][0] if self._runs else None
 
     def store(self, stream_seq: int) -> tuple[int, int]:
-        """All up to ``stream_seq`` is stored. Returns ``stored``, which goes no further than what was delivered."""
+        """All up to ``stream_seq`` is stored. Returns ``stored``, which ends with what was delivered."""
         runs = self._runs
         while runs and runs[0][0] <= stream_seq:
             stream, consumer, length = runs.popleft()

@@ -2,13 +2,13 @@
 
 * The first message is answered before the second may follow: the answer says that the server knows the feature, and
   the rate.
-* A batch in gap mode ``fail`` that loses a message is broken: nothing more is sent. The terminal acknowledgement says
-  how much was stored.
-* In gap mode ``ok`` a loss is only reported, so it is no step here.
+* A batch in gap mode ``fail`` that loses a message is broken, and stops sending. The terminal acknowledgement says how
+  much was stored.
+* In gap mode ``ok`` a loss is only reported, so steps leave it out.
 * An ignored input is stale, duplicate or forged.
 
-The client steps this table. The server role does not: a batch is in its list of open ones, or it is gone. The server
-role answers each message at once, so the phases in which a sender waits do not exist there.
+The client steps this table. In the server role a batch is in the list of open ones, or it is gone. The server role
+answers each message at once, so it lacks the phases in which a sender waits.
 
 Not here: the window (``window``), the reply subjects and the messages (``grammar``), timers.
 """

@@ -3,9 +3,9 @@
 * A link opens with a fixed conversation. The server sends INFO, the client answers with CONNECT and PING, and the
   server's PONG says that CONNECT was accepted.
 * After that both sides may send at any time what their role allows.
-* TLS begins between INFO and CONNECT, or before INFO where both sides were configured so. No frame says that it begins.
-* A frame that does not fit the phase ends the link.
-* The table does not say which frames a role may send: the decoder of each role knows only the verbs of the other side.
+* TLS begins between INFO and CONNECT, or before INFO where both sides were configured so. It begins silently.
+* A frame outside its phase ends the link.
+* Which frames a role may send is up to decoders: that of each role knows only the verbs of the other side.
 
 Not here: keep-alive (a timer of the client's link), authentication (the server answers a bad CONNECT with ``-ERR``
 and closes), TLS itself.

@@ -1,16 +1,16 @@
 """Whether a position still means what it meant: what a stream's leader says about it, and what that proves.
 
 * A stream with another identity was deleted and made again. So was one that is younger than the message at the
-  position, where the identity is not known. A stream that was restored has messages that are older than itself.
+  position, where the identity is unknown. A stream that was restored has messages that are older than itself.
 * A stream that ends before the position came back shorter: it was restored, or its server lost messages.
 * The message at the position with another time is another message: the stream came back shorter, and grew again.
 * The message at the position may be gone. If the stream begins after it, retention or a purge took it.
   Otherwise it was deleted, overwritten or has expired by itself, and all later messages are there.
 * Where it is gone, the first message stored after its time decides: with a lower sequence, the stream came back
   shorter. Messages of one moment keep their order. A clock that was set back by a change of leaders looks the same.
-* The state of a stream has the time of its last message, deleted or not (FACTS.md F6.20). So a position at the
-  end is proved without a further question.
-* One negative answer proves nothing: a leader that was replaced may tell its past. Two do, with ``ELECTION`` between.
+* The state of a stream has the time of its last message, deleted or not (FACTS.md F6.20). So a position at the end is
+  proved by the state alone.
+* A refutation takes two answers: a leader that was replaced may tell its past. Two do, with ``ELECTION`` between.
 
 Not here: who asks, and what a reader does after a verdict. A leader that is cut off from its cluster tells its past
 until the network heals: nobody sees that.
@@ -61,8 +61,8 @@ class StreamFacts:
     """What a stream's leader says of the stream.
 
     Attributes: ``identity``, ``first_seq``, ``last_seq``, ``last_time`` (of the last message, deleted or not; None:
-    there never was one), ``drops_front`` (whether a later beginning means that messages were lost), ``since`` (none of
-    its messages was stored before it; None: not known). Times are in nanoseconds since the epoch.
+    there never was one), ``drops_front`` (whether a later beginning means that messages were lost), ``since`` (a time
+    before all of its messages; None: unknown). Times are in nanoseconds since the epoch.
     """
 
     identity: str | None
@@ -74,7 +74,9 @@ class StreamFacts:
 
     @classmethod
     def of(cls, info: StreamInfo, identity: str | None = None) -> Self:
-        """The facts in the answer to STREAM.INFO. ``identity``: where it is not when the stream was ``created``."""
+        """The facts in the answer to STREAM.INFO. ``identity``: where it differs from the time at which the stream was
+        ``created``.
+        """
         state, created = info.state, identity if identity is not None else identity_of(info)
         return cls(created, state.first_seq, state.last_seq, state.last_ts, drops_front(info.config), _since(info))
 
@@ -83,17 +85,19 @@ class StreamFacts:
         return StreamPosition(stream, self.last_seq, self.identity, self.last_time)
 
     def missing(self, position: StreamPosition) -> int:
-        """How many sequences after the position the stream no longer has, at its front."""
+        """How many sequences after the position have gone from the stream's front."""
         return max(self.first_seq - position.seq - 1, 0)
 
 
 def identity_of(info: StreamInfo) -> str | None:
-    """When a stream was created, as an identity. None: the server does not say."""
+    """When a stream was created, as an identity. None: the server leaves it out."""
     return None if info.created is None else str(info.created)
 
 
 def _since(info: StreamInfo) -> int | None:
-    """When the stream was created, if none of its messages is older: those of a mirror or a restored one may be."""
+    """When the stream was created, if all of its messages are younger: those of a mirror or a restored one may be
+    older.
+    """
     created, first = info.created, info.state.first_ts
     if created is None or info.config.mirror is not None or (first is not None and first < created):
         return None
@@ -126,10 +130,10 @@ def is_other(position: StreamPosition, at: int | None) -> bool:
 def judge(
     position: StreamPosition, facts: StreamFacts, at: int | None = None, first_since: int | None = None
 ) -> Verdict:
-    """What these answers say about the position. Never ``ASK_AGAIN``, which is for ``PositionCheck``.
+    """What these answers say about the position. ``ASK_AGAIN`` is for ``PositionCheck`` alone.
 
-    ``at``: when the message at the position was stored, or ``GONE_AT``. None: nobody asked. ``first_since``: the
-    sequence of the first message stored after the witness, 0 where there is none. None: nobody asked.
+    ``at``: when the message at the position was stored, or ``GONE_AT``. None: unasked. ``first_since``: the sequence of
+    the first message stored after the witness, or 0. None: unasked.
     """
     if None not in (position.identity, facts.identity) and position.identity != facts.identity:
         return Verdict.RECREATED
@@ -221,7 +225,7 @@ class PositionCheck:
         return self._settle(verdict, now)
 
     def unanswered(self) -> Verdict:
-        """The message may not be asked for, or nobody answers."""
+        """The message is forbidden to this user, or the question went unanswered."""
         return Verdict.UNPROVEN
 
     def _settle(self, verdict: Verdict, now: float) -> Verdict:

@@ -1,10 +1,10 @@
-"""Whether a consumer's deliveries arrived without a hole. This file does not know our role.
+"""Whether a consumer's deliveries arrived gapless. This file is free of roles.
 
 * A consumer numbers what it delivers, redeliveries included, from 1 on: the consumer sequence.
 * Each message carries its number in the ack reply subject. Each idle heartbeat carries the last number that was sent.
 * A lost message shows as soon as anything follows it.
 * A consumer that was reset, or made anew under its old name, shows as a number that comes again.
-* The stream sequence shows neither: filters leave holes in it and redeliveries go back.
+* The stream sequence is useless for both: filters leave holes in it and redeliveries go back.
 * Only the one subscriber of a consumer can see it: in a queue group every member sees holes.
 
 Not here: what to do about it.
@@ -45,7 +45,7 @@ class SequenceGap:
 
     @property
     def missing(self) -> int:
-        """How many deliveries were lost on the way to this one. 0 after a restart, when it is not known."""
+        """How many deliveries were lost on the way to this one. 0 after a restart, when it is unknown."""
         return max(self.found - self.expected, 0)
 
 
@@ -75,7 +75,7 @@ class DeliverySequence:
         self.expected_prefix = self._form % (stream_seq + 1, consumer_seq + 1)
 
     def count_in_sequence(self, replies: Sequence[bytes]) -> int:
-        """How many of these reply subjects, from the front, are of deliveries that follow each other without a hole.
+        """How many of these reply subjects, from the front, are of deliveries that follow each other gapless.
 
         They have the numbers that were next, rising sequences in the stream, and are delivered for the first time.
         Afterwards the last of them is the last delivery.
@@ -125,7 +125,7 @@ class DeliverySequence:
         return b"".join([reply[:length] for reply in replies]) == starts
 
     def delivered(self, reply: bytes) -> SequenceGap | None:
-        """Take a message with the reply subject ``reply``. Returns what is wrong with its number, None if it is right.
+        """Take a message with the reply subject ``reply``. Returns what is wrong with its number, or None.
 
         Afterwards it is the last one.
 
@@ -143,7 +143,7 @@ class DeliverySequence:
         return broken
 
     def heartbeat(self, last_consumer: int) -> SequenceGap | None:
-        """Take a heartbeat with the number of the last delivery. Returns what is wrong with it, None if it is right.
+        """Take a heartbeat with the number of the last delivery. Returns what is wrong with it, or None.
 
         Afterwards it is the last one, so that a loss is reported once.
         """

@@ -2,8 +2,8 @@
 
 * The consumer is looked up, and made to deliver here (CLAIMING). That is refused while another owner is at work.
 * It is asked to begin again after what is acknowledged (RESETTING), and only then subscribed to (RUNNING).
-* Where the stream's state does not prove the position, a message of it is looked at before that (PROVING).
-* A stream that was made anew is not read before all that came from the old one is confirmed (HOLDING).
+* Where the stream's state leaves the position unproved, a message of it is looked at before that (PROVING).
+* A stream that was made anew is read when all that came from the old one is confirmed (HOLDING).
 * Whatever is wrong, the consumer is reset or claimed again: at once, after a pause, when the buffer has room, or on a
   new link.
 * Only ENDED is for good.

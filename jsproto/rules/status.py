@@ -1,9 +1,9 @@
-"""What the statuses mean that a consumer sends instead of a message (ADR-15). This file does not know our role.
+"""What the statuses mean that a consumer sends instead of a message (ADR-15). This file is free of roles.
 
 * A status is hidden from the application, or it ends a pull request that may be made again, or it is an error that
   stays. One table says which, by code and by the words that follow. Both roles use these words.
-* A status that is not in the table is an error: an unknown status must not be taken for silence.
-* A code without words of its own stands for every text that has no entry.
+* A status outside the table is an error: taken for silence, it would be lost.
+* A code alone stands for every text that lacks an entry.
 * Servers before 2.12 send some statuses with other words. Those that are known are here too.
 
 Not here: statuses of Direct Get, what a heartbeat or flow control leads to
@@ -124,8 +124,8 @@ class ConsumerStatus:
 
     * ``code`` and ``description``: as in the status line.
     * ``meaning``: what to do about it.
-    * ``error``: what to raise where ``meaning`` is not HIDDEN.
-    * ``pending_msgs`` and ``pending_bytes``: how much of the pull request was not served. None: it does not say.
+    * ``error``: what to raise, except where ``meaning`` is HIDDEN.
+    * ``pending_msgs`` and ``pending_bytes``: how much of the pull request is left. None: it leaves that out.
     """
 
     code: int
@@ -137,7 +137,7 @@ class ConsumerStatus:
 
 
 def read_status(header: bytes, subject: str = "") -> ConsumerStatus | None:
-    """The status in the header block ``header``, None when there is none.
+    """The status in the header block ``header``, or None.
 
     ``subject``: what was asked, for the text of 503.
 

@@ -1,7 +1,8 @@
 """How the tables of phases are written: each pair of a phase and an input has an entry, or is ignored by name.
 
 * A table maps (phase, input) to the phase that follows, or to ``IGNORED``.
-* A pair that is ignored changes nothing: what arrived is stale, duplicate or forged, or a verb that comes too late.
+* A pair that is ignored leaves the phase as it is: what arrived is stale, duplicate or forged, or a verb that comes too
+  late.
 * A table with a hole, or with a pair that stands in it twice, raises ValueError when its module is imported.
 
 Not here: the tables, and the machines that step them.
@@ -32,9 +33,9 @@ def total(
     """The table of ``steps``, in which the pairs of ``ignored`` are ``IGNORED``.
 
     ``phases`` and ``inputs``: all that there are. ``steps``: for each phase the phase that follows, by input.
-    ``ignored``: for each phase the inputs that change nothing.
+    ``ignored``: for each phase the inputs that leave it as it is.
 
-    Raises: ValueError: a pair stands in neither of the two, or in both.
+    Raises: ValueError: a pair is missing from the two, or stands in both.
     """
     table: Table[P, I] = {}
     for phase in phases:

@@ -2,10 +2,10 @@
 
 * The receiver acknowledges every ``every`` messages and may change that number with any acknowledgement.
 * The sender may have ``outstanding`` such acknowledgements missing (ADR-50, Flow Control).
-* Acknowledgements are cumulative. A lost one costs nothing once the next arrives, and an older one changes nothing.
+* Acknowledgements are cumulative. The next one makes up for a lost one, and an older one is passed over.
 * "May I send?" is one comparison with ``limit``. "Must I acknowledge?" is one with the last acknowledgement.
 * A receiver that tolerates losses acknowledges only when it stores something. A message that it refused, or missed, has
-  an answer of its own and may never be acknowledged. It is settled, and another one may be sent in its place.
+  an answer of its own, and may stay unacknowledged. It is settled, and another one may be sent in its place.
 
 Not here: timers, phases, and what an acknowledgement looks like.
 """
@@ -25,7 +25,7 @@ _first, _last = itemgetter(0), itemgetter(1)
 class AckWindow:
     """Sequences of one batch. ``acked`` and ``limit`` never move backwards by an acknowledgement that is older.
 
-    At most ``size`` messages are out that are neither acknowledged nor settled.
+    At most ``size`` messages are out that wait to be acknowledged or settled.
 
     Attributes:
      * ``acked``: the highest acknowledged sequence.
@@ -49,14 +49,14 @@ class AckWindow:
 
     @property
     def size(self) -> int:
-        """How many messages may be without an answer at a time."""
+        """How many messages may wait for an answer at a time."""
         return self.every * self.outstanding
 
     def adopt(self, sequence: int, every: int, sent: int) -> bool:
         """Take an acknowledgement of ``sequence`` with the interval ``every``. Returns whether it can be true.
 
-        It cannot when it acknowledges more than was ``sent``, or less than was acknowledged before. Nor can it when the
-        interval is less than 1. Then nothing changes.
+        It is impossible when it acknowledges more than was ``sent``, or less than was acknowledged before. So it is
+        when the interval is less than 1. Then all stays as it was.
         """
         if not self.acked <= sequence <= sent or every < 1:
             return False
@@ -66,7 +66,7 @@ class AckWindow:
         return True
 
     def settle(self, first: int, last: int) -> None:
-        """Messages ``first`` to ``last`` were refused, or are reported as lost. A repetition changes nothing."""
+        """Messages ``first`` to ``last`` were refused, or are reported as lost. A repetition is passed over."""
         first = max(first, self._floor + 1)
         if first > last:
             return
@@ -85,7 +85,7 @@ class AckWindow:
         return at < len(self._spans) and self._spans[at][0] <= sequence
 
     def reach(self, sequence: int) -> None:
-        """Everything up to ``sequence`` has arrived, and no answer to it is awaited any more."""
+        """Everything up to ``sequence`` has arrived: stop waiting for answers to it."""
         self._floor = floor = max(self._floor, sequence)
         spans = self._spans
         if spans:

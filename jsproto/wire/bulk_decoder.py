@@ -2,10 +2,10 @@
 
 Rules
 
-* The messages are those that ``wire.decoder`` alone would return, which reads all that is not plain.
+* The messages are those that ``wire.decoder`` alone would return, which reads all that is out of the ordinary.
 * Messages that follow each other may come as one frame, where the caller allows it: a ``DeliveryRun``, a ``MsgRun`` or
   a ``PlainRun``.
-* Sizes are compared with what was found, so no bytes inside a payload or a header block pass for a frame.
+* Sizes are compared with what was found, which keeps bytes inside a payload or a header block from passing for a frame.
 * Searching is bounded: each ``feed`` searches its bytes at most ``_SEARCHES`` times.
 
 How it works, from the quickest way to the slowest:
@@ -14,7 +14,7 @@ How it works, from the quickest way to the slowest:
    the first two are such. Pays: 550 instead of 850 ns of CPU for a message (``core-deliver``).
 2. ``_take_consumer_run``: one regular expression splits small messages of consumers into columns. Each check is made
    for a whole column. Pays: 650 instead of 1,500 ns of CPU for a message of mixed size (``core-deliver``).
-3. ``_take_plain_run``: the same for small messages without reply and header, which publish acknowledgements are. Pays:
+3. ``_take_plain_run``: the same for small messages of payload alone, which publish acknowledgements are. Pays:
    ``async-publish``.
 4. ``_take_page``: the same for replies to Direct Gets, with the server's header fields as columns of their own, for
    subscriptions that want fields. Pays: 1,260 instead of 1,430 ns for a message of mixed size on its way to the reader
@@ -112,7 +112,8 @@ class BulkDecoder:
     def take(self, data: bytes, position: int, frames: list[Frame]) -> int:
         """Append the messages that begin at ``position`` to ``frames``. Returns where the next frame begins.
 
-        It stops before the first frame that is no message, not whole, or not written as servers write it.
+        It stops before the first frame that is something other than a message, is incomplete, or is written otherwise
+        than servers write it.
         """
         if self._searches:
             self._searches -= 1
@@ -203,7 +204,7 @@ class BulkDecoder:
         return position if len(raws) >= _FEW else self._take_each(data, position, frames)
 
     def _take_plain_run(self, data: bytes, position: int, frames: list[Frame]) -> int:
-        """``take`` where messages without reply and header come first: they become a ``PlainRun``."""
+        """``take`` where messages of payload alone come first: they become a ``PlainRun``."""
         parts = _PLAIN_RUN.split(data[position:] if position else data)
         left = 0  # bytes after what is taken
         if (rest := parts[-2]) is not None:
@@ -311,8 +312,8 @@ class BulkDecoder:
     def _take_page(self, run: MsgRun, head: bytes, text: memoryview) -> tuple[MsgRun, int]:
         """The message of ``run`` and the replies that follow it in ``text``, and how many bytes of ``text`` these take.
 
-        Returns ``run`` itself and 0 when there are none. ``text`` begins where the payload of the first message ends.
-        All control lines begin with ``head``. One expression splits the replies that servers write for messages without
+        Returns ``run`` itself and 0 for an empty one. ``text`` begins where the payload of the first message ends. All
+        control lines begin with ``head``. One expression splits the replies that servers write for messages that lack
         headers of the user's. Both sizes of each control line are then compared with what was found.
         """
         first = _FIRST_BLOCK.fullmatch(run.headers[0])
@@ -362,7 +363,7 @@ class BulkDecoder:
 
 
 def _first_of_run(data: bytes, position: int) -> tuple[re.Match[bytes] | None, re.Match[bytes] | None]:
-    """The first two messages, where mostly more of them follow: both of one consumer, or without reply and header."""
+    """The first two messages, where mostly more of them follow: both of one consumer, or of payload alone."""
     first = _MESSAGE.match(data, position)
     if first is None:
         return None, None
@@ -376,7 +377,7 @@ def _first_of_run(data: bytes, position: int) -> tuple[re.Match[bytes] | None, r
 
 
 def _two_sizes(text: bytes) -> tuple[int, int] | None:
-    """The sizes of header block and message, or None when they are not written as servers write them."""
+    """The sizes of header block and message, or None when they are written otherwise than servers write them."""
     header, _, total = text.partition(b" ")
     if not (header.isdigit() and total.isdigit() and len(header) <= MAX_SIZE_DIGITS and len(total) <= MAX_SIZE_DIGITS):
         return None

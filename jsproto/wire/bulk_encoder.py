@@ -22,7 +22,7 @@ Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one pla
 
 
 class HeaderLines(NamedTuple):
-    """The header lines of many messages (``bulk_headers``), without the first line and the end of their blocks.
+    """The header lines of many messages (``bulk_headers``), between the first line and the end of their blocks.
 
     * ``columns``: what the lines of each message are made of, one after the other.
     * ``sizes``: bytes of them, for each message.
@@ -57,7 +57,7 @@ def encode_run(
     """Messages whose replies count up from ``first``, in a few pieces.
 
     ``reply``: the bytes before and after the number. ``lines``: ``pub_head`` of their subjects, or of the one that all
-    have. ``sizes``: those of ``payloads``, in bytes. ``headers``: None when no message has any.
+    have. ``sizes``: those of ``payloads``, in bytes. ``headers``: None when all are plain.
     """
     before, after = reply
     pieces = []
@@ -90,7 +90,7 @@ def encode_numbered(
     payloads: Sequence[bytes],
     headers: HeaderLines | None = None,
 ) -> list[bytes]:
-    """Messages without replies, with the number in their header blocks: ``block`` is the bytes before and after it.
+    """Messages that lack replies, with the number in their header blocks: ``block`` is the bytes before and after it.
 
     Lines of ``headers`` come last in the block. Otherwise as ``encode_run``.
     """
@@ -157,7 +157,7 @@ def _header_ends(
 ) -> tuple[Sequence[Column], Sequence[Column]]:
     """The ends of the control lines of messages with header blocks, and the columns of ``headers``.
 
-    ``before``: what is before the sizes. ``size``: bytes of a header block without ``headers``.
+    ``before``: what is before the sizes. ``size``: bytes of a header block before ``headers`` are added.
     """
     if headers is None:
         return (before, _ends(b"%d %%d\r\n" % size, size, sizes)), ()

@@ -4,11 +4,11 @@ Rules
 
 * Messages that have the same names in the same order are encoded name by name.
 * All others (other names, several values of a name, no headers) are encoded one by one, in the same run.
-* A header that cannot be sent raises, and so does one whose name is reserved.
+* An unsendable header raises, and so does one whose name is reserved.
 
-How it works: no header block is built. A name is a constant, and so is a value that all messages have. Other values are
-checked and encoded as one text. The join that makes the messages puts them between its columns.
-Pays: ``fast-ingest-headers``.
+How it works: header blocks stay unbuilt. A name is a constant, and so is a value that all messages have. Other values
+are checked and encoded as one text. The join that makes the messages puts them between its columns. Pays:
+``fast-ingest-headers``.
 
 Not here: the first line and the end of a block (``bulk_encoder``), which names are reserved (``client.connection``).
 """
@@ -26,7 +26,7 @@ from jsproto.wire.bulk_encoder import Column, HeaderLines, all_equal
 
 
 def header_lines(headers: Sequence[HeadersLike | None], reserved: str) -> HeaderLines | None:
-    """The lines of ``headers``, one for each message. None: no message has any. There must be some.
+    """The lines of ``headers``, one for each message. None: all are plain. There must be some.
 
     Raises:
         BadHeaderError: one of them cannot be sent.
@@ -85,7 +85,7 @@ def _same_names(headers: Sequence[HeadersLike | None], count: int, reserved: str
 def _by_names(
     names: Sequence[str], values: Iterable[str | Sequence[str]], count: int, reserved: str
 ) -> HeaderLines | None:
-    """The lines of messages that have the headers ``names``. None: a value is no text."""
+    """The lines of messages that have the headers ``names``. None: a value is something other than text."""
     columns: list[Column] = []
     varying: list[list[int]] = []
     constant = b""

@@ -2,17 +2,17 @@
 
 Rules
 
-* ``feed`` never raises, whatever the bytes. The first thing that does not fit becomes ``error``, which is final. The
-  frames before it are still returned.
+* ``feed`` never raises, whatever the bytes. The first offence becomes ``error``, which is final. The frames before it
+  are still returned.
 * The same bytes give the same messages and the same error however they are cut.
 * A control line is split at blanks and tabs only, on bytes. Its verb is read in any letter case.
 * A control line ends with CRLF, or with a bare LF, as servers take it. A CR anywhere else in the arguments is an error.
-* A size is 1 to 9 ASCII digits and is checked on the control line: no body that is too large is kept.
-* CRLF follows a body. Anything else is an error: the framing cannot be trusted any more.
+* A size is 1 to 9 ASCII digits and is checked on the control line, before a body that is too large arrives.
+* CRLF follows a body. Anything else is an error, since the framing is lost.
 * Time is linear in the number of bytes. Of an unfinished line only new bytes are searched, and an unfinished message is
   left alone until its last byte is here.
 * Memory is bounded by the limits.
-* A line that cannot become a known verb any more is refused at once, so a peer that talks TLS learns it soon.
+* A line whose beginning rules out every verb is refused at once, so a peer that talks TLS learns it soon.
 
 Not here: whole messages of servers by the thousand (``bulk_decoder``). Which frames fit the phase of a link
 (``rules.link``). What subjects, header blocks and JSON hold (``grammar``): a message with a strange subject or header
@@ -43,7 +43,7 @@ _ENOUGH_FOR_A_VERB: Final = len(b"CONNECT\r") + 1
 
 
 class _Broken(Exception):
-    """Why reading ends. It never leaves this module."""
+    """Why reading ends. It stays inside this module."""
 
 
 class _Head(NamedTuple):
@@ -57,8 +57,8 @@ class _Head(NamedTuple):
 class Decoder:
     """Reads the bytes of the other side. ``role`` is the own one: a client reads what servers send.
 
-    Attribute: ``error`` (why nothing can be read any more, None while all is well). Its ``data`` is the beginning of
-    the frame that does not fit.
+    Attribute: ``error`` (why reading has ended, None while all is well). Its ``data`` is the beginning of the offending
+    frame.
     """
 
     __slots__ = ("_beginnings", "_bulk", "_max_payload", "_need", "_tail", "_verbs", "_watch", "error")
@@ -94,8 +94,8 @@ class Decoder:
         """From now on messages that follow each other may come as one ``MsgRun``, ``DeliveryRun`` or ``PlainRun``.
 
         How many come as one depends on how the bytes are cut. ``with_fields``: the ids of the subscriptions whose plain
-        replies to Direct Gets are to come with ``MsgRun.fields``. It may change at any time. In the server role there
-        are no runs.
+        replies to Direct Gets are to come with ``MsgRun.fields``. It may change at any time. The server role reads
+        messages one by one.
         """
         if self._bulk is not None:
             self._bulk.runs = with_fields
@@ -190,7 +190,7 @@ class Decoder:
         return end + 2
 
     def _check_unfinished_line(self) -> None:
-        """Refuse a line that cannot become good: an error in its beginning is an error of all of it."""
+        """Refuse a bad line early: an error in its beginning is an error of all of it."""
         tail = self._tail
         head = bytes(tail[:_ENOUGH_FOR_A_VERB])
         word = _FIRST_WORD.match(head)

@@ -1,4 +1,4 @@
-"""Frames to bytes, as servers and clients write them. Nothing is checked here: the caller has (``grammar``).
+"""Frames to bytes, as servers and clients write them. The caller has checked all of it (``grammar``).
 
 Every function takes the fields of one verb, and ``encode`` takes any frame. Other shapes that the decoder accepts
 (letter case, tabs, runs of blanks, leading zeros) come out in the one shape written here.
@@ -40,7 +40,7 @@ def encode_connect(raw: bytes) -> bytes:
 
 
 def encode_err(quoted: bytes) -> bytes:
-    """``-ERR`` with this text, which stands in single quotes already: servers write no other."""
+    """``-ERR`` with this text, which stands in single quotes already, as servers write it."""
     return b"-ERR %b\r\n" % quoted
 
 

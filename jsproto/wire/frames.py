@@ -2,8 +2,8 @@
 
 Rules
 
-* A frame is a value that nothing changes after it is built.
-* A message with a header block (HPUB, HMSG) is the same frame as one without.
+* A frame is a value that stays as it was built.
+* A message has the same frame with a header block (HPUB, HMSG) as with a payload alone.
 * Header blocks and JSON are raw. A reader parses those that it needs (``grammar``).
 * A run is many messages in one frame, so that their common work is done once.
 """
@@ -49,7 +49,7 @@ class Ok:
 
 @event
 class Err:
-    """``-ERR``: the text, without the quotes around it."""
+    """``-ERR``: the text between the quotes."""
 
     text: bytes
 
@@ -87,7 +87,7 @@ class Unsub:
 class Msg:
     """``MSG``, or ``HMSG`` with a header block: a message for the subscription ``sid``.
 
-    ``reply`` is None when there is none. It is empty when the server wrote an empty reply subject, two blanks in a row,
+    ``reply`` is None when it is missing. It is empty when the server wrote an empty reply subject, two blanks in a row,
     as in answers of the JetStream API. So test it for truth.
     """
 
@@ -103,7 +103,7 @@ class MsgRun:
     """``HMSG`` several times in a row, all with one subject, sid and reply: two or more messages at once.
 
     Only a decoder that may return runs makes them. ``fields``: what the header blocks say, if they are plain replies to
-    Direct Gets and the subscription wants that. None: the header blocks were not read.
+    Direct Gets and the subscription wants that. None: the header blocks are unread.
     """
 
     subject: bytes
@@ -153,7 +153,7 @@ class DeliveryRun:
 
 @event
 class PlainRun:
-    """``MSG`` several times in a row, none with a reply: two or more messages at once, of one subscription or several.
+    """``MSG`` of payload alone several times in a row: two or more messages at once, of one subscription or several.
 
     They are publish acknowledgements, for example. Only a decoder that may return runs makes them.
     """
@@ -174,9 +174,7 @@ class PlainRun:
         return Msg(self.subjects[number], self.sids[number], None, None, self.payloads[number])
 
     def by_sid(self, in_any_order: Container[bytes]) -> list[PlainRun]:
-        """Runs of one subscription each. Messages of the subscriptions ``in_any_order`` may overtake each other, and no
-        others.
-        """
+        """Runs of one subscription each. Messages of the subscriptions ``in_any_order`` alone may overtake each other."""
         runs: list[PlainRun] = []
         growing: dict[bytes, PlainRun] = {}  # those that may get more: one, or some whose order is free
         is_free = False  # whether their order is

@@ -1,6 +1,6 @@
 """The limits of the wire, by name and with their source: what is longer is refused before it is kept.
 
-A header block has no limit of its own here: it is part of a message, which is bounded.
+A header block is bounded as part of its message.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@ Where to look:
 * Subscriptions: ``subscription``, ``message_buffer``, ``drain``. Requests: ``requests``, ``api``, ``tokens``.
 * Scripts, which wait for one answer after the other: ``script_runner``.
 
-Rules: nothing here knows streams or consumers, but how the JetStream API is asked.
+Rules: modules here know how the JetStream API is asked, and leave streams and consumers to others.
 """

@@ -4,7 +4,7 @@ Rules
 
 * A run is the messages at the front that are plain: a subject that may be published to, small headers that can be sent,
   and a small payload of bytes.
-* A message that ends a run (a bad subject, headers that need a look, a large payload, no room) is for
+* A message that ends a run (a bad subject, headers that need a look, a large payload, a full buffer) is for
   ``Session.publish``, which raises if it must.
 * All messages at once are tried first, because nearly always all of them are plain.
 
@@ -68,7 +68,7 @@ class BulkPublisher:
     def _encode_all(
         self, messages: Sequence[Any], largest: int, encode: Encode, reserved: str
     ) -> tuple[Sequence[str], list[bytes]]:
-        """``encode`` for all of ``messages``: nothing when there are none, or one of them is not plain."""
+        """``encode`` for all of ``messages``: b"" for an empty list, or when one of them needs a look."""
         try:
             subjects, payloads, headers = message_columns(messages)
             sizes = [*map(len, payloads)]

@@ -2,11 +2,11 @@
 
 Rules:
 
-* The link is left when nothing is under way on it: no request, no batch, and nothing that waits to be written.
+* The link is left when it is idle: requests and batches have ended, and the write buffer is empty.
 * It is left for another server only: the last one of a cluster stays in use until it goes.
-* It begins at a random moment, so that the clients of a server do not all come to the next one at once.
+* It begins at a random moment, so that the clients of a server come to the next one one by one.
 * What was published must have been processed. An answer to the last message shows it, or else the answer to a PING.
-* Under a stream of messages without answers the link is left after ``MAX_PINGS`` PINGs: those messages may be lost.
+* Under a steady stream of plain messages the link is left after ``MAX_PINGS`` PINGs: those messages may be lost.
 * While requests or batches are always under way the link stays, until the server ends it.
 
 Not here: which server is next (``server_pool``), what is lost with a link (``session``).
@@ -28,7 +28,7 @@ MAX_PINGS: Final = 20
 
 
 class LameDuckMove(Conversation):
-    """The move away from the present server. It subscribes to nothing."""
+    """The move away from the present server. It lives without subscriptions."""
 
     __slots__ = ("_begins_at", "_ping", "_pinged_at", "_pings", "_session", "_timers")
 
@@ -56,7 +56,7 @@ class LameDuckMove(Conversation):
         self._timers.clear()
 
     def check(self, now: float) -> None:
-        """Leave the link if nothing is under way."""
+        """Leave the link if it is idle."""
         session, ping = self._session, self._ping
         if now < self._begins_at or not session.has_other_servers or session.is_busy:
             return

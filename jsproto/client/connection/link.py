@@ -8,7 +8,7 @@ Rules:
   after the end.
 * Each link asks for its credentials anew.
 * INFO that came before TLS serves to begin TLS and to log in. Servers from 2.12 on send it again inside TLS.
-* The other addresses of the cluster are never taken from INFO that came before TLS.
+* The other addresses of the cluster are taken from INFO inside TLS alone.
 
 Not here: TLS itself (``secured`` and ``insecure`` report how it went), signing, dialling another address.
 """
@@ -63,16 +63,16 @@ class Link:
 
     * ``phase``: a ``LinkPhase``.
     * ``is_open``: messages flow.
-    * ``server``: the last ``ServerInfo``, None before INFO.
+    * ``server``: the last ``ServerInfo``, or None before INFO.
     * ``error``: why the link ended, None while it lives.
     * ``was_open``: the handshake was complete once.
     * ``decoder``: of the bytes that arrive.
     * ``to_send``: frames that leave before those that wait in the session.
     * ``pongs_owed``: how many PONGs are to be sent.
     * ``deadline``: gives when ``handle_timeout`` wants to be called.
-    * ``events``, ``ponged`` and ``violations``: events, tickets that a PONG completed, and what the server did not
-      permit. The session takes them.
-    * ``refused``: the server does not accept the credentials.
+    * ``events``, ``ponged`` and ``violations``: events, tickets that a PONG completed, and what the server forbade. The
+      session takes them.
+    * ``refused``: the server refuses the credentials.
     """
 
     def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
@@ -168,13 +168,13 @@ class Link:
                 self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
 
     def close(self) -> None:
-        """This side ends the link: no more timers, no more steps."""
+        """This side ends the link: its timers and steps end."""
         self._step(LinkStep.CLOSE)
         self.pongs_owed = 0
         self._timers.clear()
 
     def open_tickets(self) -> list[Ticket[float]]:
-        """Round-trip tickets that no PONG will complete any more."""
+        """Round-trip tickets whose PONG is lost."""
         tickets = [ticket for ticket, _ in self._pings if ticket is not None]
         self._pings.clear()
         return tickets
@@ -264,7 +264,7 @@ class Link:
 
 
 def _signed(options: ConnectOptions, nonce: str | None) -> dict[str, object]:
-    """The fields of CONNECT that identify the client, with the server's nonce signed. Empty where none is to be signed.
+    """The fields of CONNECT that identify the client, with the server's nonce signed. Empty where signing is off.
 
     Raises:
         CredentialsError: a callback failed.

@@ -18,7 +18,7 @@ class MessageBuffer:
     __slots__ = ("_max_bytes", "_max_msgs", "raws", "size")
 
     def __init__(self, max_msgs: int, max_bytes: int) -> None:
-        """LocalProtocolError for limits that no buffer can have."""
+        """LocalProtocolError for impossible limits."""
         check_limits(max_msgs, max_bytes)
         self._max_msgs = max_msgs
         self._max_bytes = max_bytes
@@ -36,7 +36,7 @@ class MessageBuffer:
         return count == 1 and not raws
 
     def half_full(self, awaited: int) -> bool:
-        """Whether more than half of it is used, or a message of ``awaited`` bytes would find no room."""
+        """Whether more than half of it is used, or a message of ``awaited`` bytes would overflow it."""
         if self.raws and self.size + awaited > self._max_bytes:
             return True
         return 2 * len(self.raws) > self._max_msgs or 2 * self.size > self._max_bytes
@@ -78,6 +78,6 @@ def size_of(raws: Collection[RawMsg]) -> int:
 
 
 def check_limits(max_msgs: int, max_bytes: int) -> None:
-    """LocalProtocolError for limits that no buffer can have."""
+    """LocalProtocolError for impossible limits."""
     if not (type(max_msgs) is type(max_bytes) is int and max_msgs >= 1 and max_bytes >= 1):
         raise LocalProtocolError(f"a buffer's limits are whole numbers of 1 or more, not {max_msgs!r}, {max_bytes!r}")

@@ -1,7 +1,7 @@
 """How to reach a server and what to promise it: addresses and connect options, as values.
 
 Rules: nothing here opens anything. Secrets are kept out of ``repr``, of ``Address.url`` and so out of every message.
-Unknown or impossible options are refused here, before anything is dialled. Keys are not known here: who has one gives a
+Unknown or impossible options are refused here, before anything is dialled. Keys stay outside: who has one gives a
 function that signs with it.
 
 Not here: environment variables, context files and files of credentials (nothing in the core reads them), TLS itself.
@@ -56,7 +56,7 @@ _USER: Final = re.compile(r"U[A-Z2-7]{55}")
 class Address:
     """One server: ``host`` and ``port`` to dial, the credentials its URL carried, and whether it is ``tls://``.
 
-    ``tls_name`` is whose certificate it has, if that is not the host's: clusters tell of their servers by numbers.
+    ``tls_name`` is whose certificate it has, if that differs from the host: clusters tell of their servers by numbers.
     """
 
     host: str
@@ -69,13 +69,13 @@ class Address:
 
     @property
     def url(self) -> str:
-        """``nats://host:port``, or ``tls://``, without credentials."""
+        """``nats://host:port``, or ``tls://``, freed of credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'tls' if self.tls else 'nats'}://{host}:{self.port}"
 
     @property
     def is_numeric(self) -> bool:
-        """Whether ``host`` is the address itself, not a name."""
+        """Whether ``host`` is an address in numbers."""
         return ":" in self.host or _NUMBERS.fullmatch(self.host) is not None
 
 
@@ -127,9 +127,9 @@ class ConnectOptions:
 
     TLS:
 
-    * ``tls``: None is for TLS where the server requires it, False for none. True, or the driver's own configuration (an
-      ``ssl.SSLContext``), is for nothing else. ``tls://`` in a URL means True.
-    * ``tls_hostname``: the name in the server's certificate, if that is not the host's in its URL.
+    * ``tls``: None is for TLS where the server requires it, False forbids it. True, or the driver's own configuration
+      (an ``ssl.SSLContext``), requires it. ``tls://`` in a URL means True.
+    * ``tls_hostname``: the name in the server's certificate, if that differs from the host in its URL.
     * ``tls_handshake_first``: TLS begins before INFO, for servers that are configured so.
 
     Time:
@@ -142,7 +142,7 @@ class ConnectOptions:
     * ``retry_on_first_connect``: the first connection is tried as often, with the same pauses.
       ``first_connect_timeout`` bounds all of it. None: the number of attempts does.
     * Servers are dialled in random order, with ``dont_randomize`` in the order in which they were given.
-    * Those that the server in use names as its cluster's are dialled too, but not with ``ignore_discovered_servers``.
+    * Those that the server in use names as its cluster's are dialled too, unless ``ignore_discovered_servers`` is set.
 
     Writing:
 
@@ -235,8 +235,8 @@ class ConnectOptions:
 def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpack[ConnectKeywords]) -> ConnectOptions:
     """Options from what a user writes: one URL, a comma-separated list, or a sequence of them.
 
-    A URL is ``nats://[user[:password]@]host[:port]``, ``tls://...``, or bare ``host[:port]``. A user without a password
-    is a token. In a comma-separated list a comma in credentials is written ``%2C``.
+    A URL is ``nats://[user[:password]@]host[:port]``, ``tls://...``, or bare ``host[:port]``. A user alone is a token.
+    In a comma-separated list a comma in credentials is written ``%2C``.
 
     Raises:
         LocalProtocolError: a URL is none, which the text names without its credentials, or an option has a bad value.
@@ -251,7 +251,7 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
 
 
 def _split(servers: object) -> list[str]:
-    """One URL each. What is of a wrong type is not shown: it may hold a password."""
+    """One URL each. A value of a wrong type stays hidden: it may hold a password."""
     given = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
         raise LocalProtocolError(f"servers must be a URL, or several, as str, not {type(servers).__name__}")
@@ -290,7 +290,7 @@ def parse_address(url: str) -> Address:
 
 
 def _split_url(url: str) -> SplitResult | None:
-    """The parts of a URL. None: it is malformed, and the reason, which may quote a password, is kept nowhere."""
+    """The parts of a URL. None: it is malformed, and the reason, which may quote a password, is dropped."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -300,5 +300,5 @@ def _split_url(url: str) -> SplitResult | None:
 
 
 def _without_credentials(url: str) -> str:
-    """What may be shown of a URL, however malformed it is: nothing in front of an ``@``."""
+    """What may be shown of a URL, however malformed it is: the part after an ``@``."""
     return url.rpartition("@")[2]

@@ -3,8 +3,8 @@
 Rules:
 
 * One subscription ``<inbox>.*`` serves all requests. The first request makes it.
-* Each request gets a token of its own, which cannot be computed from others. So an answer that is late, double or
-  forged for another request changes nothing.
+* Each request gets a token of its own, which others leave unpredictable. So an answer that is late, double or forged
+  for another request is dropped.
 * A request may name another subject, which is asked in its place where nobody answers the first.
 * A request that may be repeated is sent again, with the same token, where nobody answers: it has reached nobody. Its
   time goes on. One that could not be repeated in time fails at once.
@@ -74,7 +74,7 @@ def retry_policy(attempts: int | None, wait: float | None, default: RetryPolicy 
 
 
 def is_no_responders(message: Msg) -> bool:
-    """Whether this is the server's own answer where no subscription matches: status 503 and no payload.
+    """Whether this is the server's own answer to a subject that lacks a subscription: a bare status 503.
 
     A stored message may look like that, but what Direct Get delivers has a sequence.
     """
@@ -177,10 +177,10 @@ class Requests(Conversation):
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        * ``timeout``: seconds. ``wildcards``: the subject may have some, and there are no headers.
-        * ``no_responders``: makes the error for a subject without a responder.
+        * ``timeout``: seconds. ``wildcards``: the subject may have some, and headers are left out.
+        * ``no_responders``: makes the error for a subject that lacks a responder.
         * ``fallback``: what to ask then instead, for ``timeout`` seconds more.
-        * ``retry``: how often a request without wildcards is sent again before that.
+        * ``retry``: how often a request to a literal subject is sent again before that.
 
         Raises, with nothing sent:
             LocalProtocolError: the subject, a header or the size is not allowed.
@@ -248,7 +248,7 @@ class Requests(Conversation):
         return self._told
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Fail the requests that were refused. Fail all of them when the inbox may not be subscribed to."""
+        """Fail the requests that were refused. Fail all of them when the inbox is forbidden."""
         if violation.operation == "subscribe":
             assert self._sid is not None  # it is the subscription in question
             self._outbox.unsubscribe(self._sid)
@@ -266,7 +266,7 @@ class Requests(Conversation):
             self._fail(self._end_request(token), MaxPayloadError(size, most))
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Fail all requests: an answer on the lost link will not come."""
+        """Fail all requests: their answers are lost with the link."""
         requests, self._open = self._open, {}
         self._deadlines, self._retries = Deadlines(), Deadlines()
         for request in requests.values():

@@ -25,7 +25,7 @@ Script: TypeAlias = Generator[Ticket[Any], Any, T]
 
 
 class Abandoned(BaseException):
-    """The caller that a script works for has gone. No ``except Error`` of the script catches it."""
+    """The caller that a script works for has gone. It passes each ``except Error`` of the script."""
 
 
 class ScriptRunner:
@@ -81,7 +81,7 @@ class ScriptRunner:
             self._advance(script, ticket, answered)
 
     def _advance(self, script: Script[Any], ticket: Ticket[Any], answered: Ticket[Any] | None) -> None:
-        """Run ``script`` until it waits for an answer that is not there, or ends and completes ``ticket``."""
+        """Run ``script`` until it waits for an answer, or ends and completes ``ticket``."""
         try:
             while True:
                 if answered is None:

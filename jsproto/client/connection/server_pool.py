@@ -3,18 +3,18 @@
 Rules:
 
 * The order of the addresses is random, unless ``dont_randomize`` keeps that in which they were given.
-* The first time each address is tried once, without waiting. With ``retry_on_first_connect`` pauses follow, and more
-  rounds, until there were enough attempts or the time ``first_connect_timeout`` is over.
+* The first time each address is tried once, at once. With ``retry_on_first_connect`` pauses follow, and more rounds,
+  until there were enough attempts or the time ``first_connect_timeout`` is over.
 * After a lost link the other addresses go first and the lost one last, at once.
-* When all have been tried there is a pause. Jitter makes it longer, so that many clients do not come back in step.
+* When all have been tried there is a pause. Jitter makes it longer, so that many clients come back out of step.
 * A link that was lost before it lived as long as a pause counts as a failed attempt. After as many of them in a row as
-  there are addresses, a pause follows each. A link that this side has left counts as none.
+  there are addresses, a pause follows each. A link that this side has left is forgotten.
 * Failed attempts in a row are counted by address. The session ends when each address of the pool has had
-  ``max_reconnect_attempts`` of them. So no address is given up before it was dialled.
+  ``max_reconnect_attempts`` of them. So each address is dialled before it is given up.
 * The session ends as well when one address has refused the credentials twice since the last connection.
 * A server names those of its cluster (``connect_urls`` in INFO). They are tried after the given addresses.
 * A named address that the last INFO with names leaves out is forgotten, unless it is in use. Given ones stay.
-* INFO without names says nothing, as long as the server is not in lame-duck mode. With it, there are no others.
+* INFO that lacks names is passed over, unless the server is in lame-duck mode. With it, the server is the last one.
 
 Not here: sockets, handshakes, what is lost with a link.
 """
@@ -88,7 +88,7 @@ class ServerPool:
         self._connected_at = now
 
     def learn(self, connect_urls: Iterable[str], *, leaving: bool) -> None:
-        """Take over the addresses that the server in use names in its INFO. A text that is no address is passed over.
+        """Take over the addresses that the server in use names in its INFO. A malformed address is passed over.
 
         ``leaving``: the server is in lame-duck mode, and names only others.
         """
@@ -141,7 +141,7 @@ class ServerPool:
             self._wait(now)
 
     def failed(self, reason: str, now: float, *, refused: bool = False) -> None:
-        """The last address cannot be reached, or its handshake failed. ``refused``: for its credentials."""
+        """The last address is unreachable, or its handshake failed. ``refused``: for its credentials."""
         self._refusals[self._pool[0].url] += refused
         self.attempts.append((self._pool[0].url, reason))
         self._pool.rotate(-1)
@@ -174,7 +174,7 @@ class ServerPool:
 
     @property
     def gave_up(self) -> bool:
-        """Nothing is to be dialled, now or later."""
+        """Dialling has ended for good."""
         return self.address is None and Timer.RECONNECT not in self._timers
 
     def handle_timeout(self, now: float) -> bool:

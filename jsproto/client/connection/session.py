@@ -18,13 +18,13 @@ What a driver may rely on:
 
 * Receiving never raises.
 * A conversation that raises ends with InternalError, alone.
-* A verb raises LocalProtocolError and changes nothing when the caller is at fault.
+* A verb raises LocalProtocolError at a caller's fault, and leaves all as it was.
 * After the end every verb raises ConnectionClosedError, and open tickets have failed. Messages that were received
   can still be taken.
 
 A session survives its links. A lost link takes with it the frames that wait and the requests under way. ``connect_to``
-names the next address when it is due (``server_pool``). While there is no link, messages are buffered up to
-``pending_size`` bytes. A new link carries all subscriptions again before anything else.
+names the next address when it is due (``server_pool``). Between links messages are buffered up to ``pending_size``
+bytes. A new link carries all subscriptions again before anything else.
 
 Not here: TLS itself, opening sockets, which address is next (``server_pool``), what waits to be written
 (``write_buffer``).
@@ -80,7 +80,7 @@ class Session(BulkOutbox):
     """One logical connection to NATS, in the client role.
 
     ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
-    characters that nobody can compute from others. The same token and the same inputs give the same bytes.
+    characters that others leave unpredictable. The same token and the same inputs give the same bytes.
 
     Attributes:
 
@@ -91,7 +91,7 @@ class Session(BulkOutbox):
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
     * ``wants_close``: the driver is to close the socket.
-    * ``draw``: gives 16 bytes of text that nobody can compute from others. ``draw_many(count)`` gives a list of them.
+    * ``draw``: gives 16 bytes of text that others leave unpredictable. ``draw_many(count)`` gives a list of them.
     """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
@@ -128,7 +128,7 @@ class Session(BulkOutbox):
 
     @property
     def state(self) -> str:
-        """Where the session stands, in one line without secrets."""
+        """Where the session stands, in one line that is free of secrets."""
         where = (self._address or self.options.servers[0]).url
         if self.closed:
             return f"{where} closed" + ("" if self.error is None else f": {self.error}")
@@ -161,9 +161,9 @@ class Session(BulkOutbox):
         self.wants_close = False
 
     def connection_failed(self, reason: str, now: float) -> None:
-        """The address of ``connect_to`` cannot be reached. The next one is due, now or later, or the session ends.
+        """The address of ``connect_to`` is unreachable. The next one is due, now or later, or the session ends.
 
-        ``reason`` is one line. After the end the call changes nothing.
+        ``reason`` is one line. After the end the call is ignored.
 
         Raises:
             LocalProtocolError: the session asked for no connection.
@@ -252,7 +252,7 @@ class Session(BulkOutbox):
         self._after_link(link, now)
 
     def tls_failed(self, reason: str, now: float) -> None:
-        """TLS did not begin, or broke: the link is lost with TLSError. ``reason`` is one line."""
+        """TLS failed to begin, or broke: the link is lost with TLSError. ``reason`` is one line."""
         link = self._link
         if link is not None and not self.closed:
             link.insecure(reason)
@@ -281,7 +281,7 @@ class Session(BulkOutbox):
                 self._crash(conversation, bug, now)
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds. None: not at all.
+        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds. None: it is at rest.
 
         Drivers ask after each input, so it makes no list. Pays: ``fast-ingest``.
         """
@@ -329,7 +329,7 @@ class Session(BulkOutbox):
         return data
 
     def nudge(self) -> None:
-        """TLS has bytes of its own to send: ``wants_send`` is true, though none of the session's wait."""
+        """TLS has bytes of its own to send: ``wants_send`` is true, though the session's own have left."""
         if self._link is not None:
             self._link.to_send.append(b"")
 
@@ -372,7 +372,7 @@ class Session(BulkOutbox):
 
     @property
     def url(self) -> str | None:
-        """The address in use, without credentials. None before the link is made."""
+        """The address in use, freed of credentials. None before the link is made."""
         return None if self._address is None else self._address.url
 
     @property
@@ -412,7 +412,7 @@ class Session(BulkOutbox):
         return self.error or ConnectionClosedError("the connection was closed")
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses, and that nobody can compute from others."""
+        """A subject that nobody else uses, and that others leave unpredictable."""
         return f"{self.options.inbox_prefix}.{self.draw().decode()}{self.draw().decode()}"
 
     def publish_message(
@@ -433,7 +433,7 @@ class Session(BulkOutbox):
         self, subject: str, payload: bytes = b"", *, now: float, timeout: float | None = None,
         headers: HeadersLike | None = None,
     ) -> Ticket[Msg]:  # fmt: skip
-        """Ask ``subject``; the ticket takes the answer. ``timeout``: seconds, those of the options when None.
+        """Ask ``subject``; the ticket takes the answer. ``timeout``: seconds. None: those of the options.
 
         The ticket fails with:
             NoRespondersError: no service listens on the subject.
@@ -455,7 +455,7 @@ class Session(BulkOutbox):
     def ping(self, now: float) -> Ticket[float]:
         """Send a PING. The ticket takes the round trip in seconds, once the server has processed what was sent before.
 
-        Without a link the PING waits for the next one. All calls made meanwhile share one PING and its ticket.
+        Between links the PING waits for the next one. All calls made meanwhile share one PING and its ticket.
 
         Raises:
             ConnectionClosedError: the session has ended.
@@ -476,7 +476,7 @@ class Session(BulkOutbox):
     def force_reconnect(self, now: float) -> None:
         """Leave the link for the next server, or end the pause before the next attempt.
 
-        What was under way is lost as with any link. While a server is being dialled it changes nothing.
+        What was under way is lost as with any link. While a server is being dialled it is ignored.
 
         Raises:
             ConnectionClosedError: the session has ended.
@@ -530,7 +530,7 @@ class Session(BulkOutbox):
             self._end(None, now)
 
     def abort(self, reason: str, now: float) -> None:
-        """End the session with ConnectionLostError: the driver has failed for good. Nothing more is dialled."""
+        """End the session with ConnectionLostError: the driver has failed for good. Dialling ends."""
         if not self.closed:
             self._end(ConnectionLostError(reason), now)
 
@@ -551,13 +551,13 @@ class Session(BulkOutbox):
 
     @property
     def takes_patterns(self) -> bool:
-        """True: our connections are not pedantic."""
+        """True: the session's connections leave ``pedantic`` off."""
         return True
 
     def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes, headers: bytes | None = None) -> None:
         """``publish`` to a subject that may have wildcards, as the API has for a consumer with a filter.
 
-        Servers accept it, because the session's connections are not pedantic. Raises: as ``publish``.
+        Servers accept it on connections such as the session's, which leave ``pedantic`` off. Raises: as ``publish``.
         """
         self._write_buffer.publish_to_pattern(subject, payload, reply, headers)
 
@@ -591,12 +591,12 @@ class Session(BulkOutbox):
         self._write_buffer.publish_replies(replies, payload)
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
-        """Queue from the front of ``messages`` those that need no further check. Returns how many, perhaps 0.
+        """Queue from the front of ``messages`` those that one check covers. Returns how many, perhaps 0.
 
         ``messages``: tuples of subject, payload and perhaps headers, or ``MessageColumns``, which may have been encoded
         already. ``reply``: the bytes before and after the number in the reply subjects, which count up from ``first``.
-        A message ends the run if it has a bad subject, a large payload, or headers that cannot be sent or are those of
-        an atomic batch. So does a full buffer. ``publish`` takes such a message, or raises.
+        A message ends the run if it has a bad subject, a large payload, or headers that are unsendable or those of an
+        atomic batch. So does a full buffer. ``publish`` takes such a message, or raises.
         """
         return self._write_buffer.publish_run(messages, reply, first)
 
@@ -607,7 +607,7 @@ class Session(BulkOutbox):
     def publish_numbered(
         self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
     ) -> int:
-        """``publish_run`` for messages without replies whose header blocks count up from ``first``.
+        """``publish_run`` for messages that lack replies and whose header blocks count up from ``first``.
 
         ``block``: the bytes before and after the number. The headers of a message follow them, and a name that begins
         with ``Nats-`` ends the run. The subjects of the messages are added to ``subjects``.

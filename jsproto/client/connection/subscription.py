@@ -2,7 +2,7 @@
 
 Rules:
 
-* The buffer is bounded by messages and bytes. Messages that do not fit are dropped and counted.
+* The buffer is bounded by messages and bytes. Messages beyond that are dropped and counted.
 * The application gets one event each time the buffer fills up. Core NATS promises delivery at most once.
 * After the end buffered messages can still be taken. Then ``readable()`` fails with why the subscription ended.
 
@@ -41,18 +41,18 @@ class Drainable(Conversation, Live):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a caller waited when the drain began that has not asked again: it may be about to acknowledge."""
+        """Whether a caller waited when the drain began that has yet to ask again: it may be about to acknowledge."""
         return False
 
     def end_interest(self) -> None:
-        """First half of a drain: the server is to send no more. Messages under way still arrive."""
+        """First half of a drain: the server is to stop sending. Messages under way still arrive."""
         raise NotImplementedError
 
     def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
         """Second half: a PONG has followed everything that was under way.
 
-        ``closing``: nothing can be sent once the drain is over. The drain waits for the ticket. It may be called once
-        more with it.
+        ``closing``: the connection ends with the drain. The drain waits for the ticket. It may be called once more with
+        it.
         """
         raise NotImplementedError
 
@@ -134,13 +134,13 @@ class Subscription(Drainable):
         return count
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """The server refused the subscription. A message that was refused is not this conversation's."""
+        """The server refused the subscription. The message that was refused is another conversation's."""
         if violation.operation == "subscribe":
             self._session.unsubscribe(self._sid)
             self._end(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Nothing comes until there is a new link. If the session has ended, the subscription has too."""
+        """The next message comes on a new link. If the session has ended, the subscription has too."""
         if self._session.closed:
             self._end(error)
 
@@ -149,12 +149,12 @@ class Subscription(Drainable):
         self._end(error)
 
     def link_restored(self, now: float) -> None:
-        """The new server does not know how many messages were left."""
+        """The new server has yet to learn how many messages were left."""
         if self._limit is not None:
             self._session.unsubscribe(self._sid, self._limit - self._received)
 
     def pop_many(self, most: int) -> list[Msg]:
-        """Take up to ``most`` buffered messages, oldest first. Empty when there are none."""
+        """Take up to ``most`` buffered messages, oldest first. Empty when all were taken."""
         buffer = self._buffer
         if len(buffer) <= most:
             messages = list(buffer)
@@ -167,7 +167,7 @@ class Subscription(Drainable):
         return messages
 
     def readable(self) -> Ticket[None]:
-        """Completed when a message can be taken. Fails with why the subscription ended when none will come."""
+        """Completed when a message can be taken. Fails with why the subscription ended."""
         return self._readable.ticket(bool(self._buffer), self.error)
 
     def unsubscribe(self, max_msgs: int | None = None) -> None:
@@ -190,7 +190,7 @@ class Subscription(Drainable):
         return self._session.drain(now, [self])
 
     def end_interest(self) -> None:
-        """First half of a drain: the server is to send no more. Messages under way still arrive."""
+        """First half of a drain: the server is to stop sending. Messages under way still arrive."""
         if self.error is None:
             self._session.end_interest(self._sid)
 

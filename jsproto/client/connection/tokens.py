@@ -1,9 +1,9 @@
-"""Parts of subjects that cannot be guessed: for inboxes and replies.
+"""Unguessable parts of subjects, for inboxes and replies.
 
 Rules:
 
 * All come from the entropy that was given. The same entropy gives the same tokens.
-* They are pieces of a hash of the entropy and a counter, so some tokens do not help to compute another one.
+* They are pieces of a hash of the entropy and a counter, so tokens leave each other unpredictable.
 
 How it works: one hash gives many tokens, so that one token costs little more than a call.
 

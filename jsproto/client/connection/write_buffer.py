@@ -3,11 +3,11 @@
 Rules:
 
 * A frame is encoded once, when it is queued. It leaves in the order of the calls.
-* More than ``pending_size`` bytes may not wait: the next message raises OutboundBufferLimitError.
+* Up to ``pending_size`` bytes may wait: the next message raises OutboundBufferLimitError.
 * Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait.
-* A message leaves at once that follows within ``BURST`` seconds neither another one nor bytes that left.
+* A message leaves at once if ``BURST`` seconds have passed since another one, and since bytes that left.
 * Other messages, and acknowledgements, wait up to ``linger`` seconds for company.
-* A closed buffer takes no messages. What it has can still be written.
+* A closed buffer refuses messages. What it has can still be written.
 * What waits is measured again when a server takes less in one message.
 
 Not here: frames of the link itself (``link``), which link the bytes go to (``session``).
@@ -210,7 +210,7 @@ class WriteBuffer:
         return ticket
 
     def refuse(self) -> NoReturn:
-        """Raise why a message is not taken.
+        """Raise why a message is refused.
 
         Raises:
             ConnectionClosedError: the buffer was closed.
@@ -283,7 +283,7 @@ class WriteBuffer:
         self._emptied()
 
     def close(self, error: Error | None) -> None:
-        """Take no more messages. ``error`` is why, None if the application closed the session."""
+        """Refuse further messages. ``error`` is why, or None if the application closed the session."""
         self._limit = _NOTHING
         self._closed_by = error
 
@@ -333,7 +333,7 @@ class WriteBuffer:
         return subjects
 
     def _room(self) -> int:
-        """How many bytes may be queued. Less than 0 when nothing may."""
+        """How many bytes may be queued. Less than 0 when the buffer is over its limit."""
         return self._limit - self.size
 
     def _check_size(self, size: int, headers: bytes | None) -> int:

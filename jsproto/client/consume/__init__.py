@@ -16,5 +16,5 @@ Where to look:
 * Retries: ``retry`` has every pause. ``rules.status`` says which refusals pass.
 * Priority groups: ``priority`` checks the settings. ``pull_requests`` keeps the pinned client's id.
 * Messages and acknowledgements: ``message``.
-* Dead letters: ``dead_letters`` stores what a consumer gave up. ``sweep`` finds what no advisory told.
+* Dead letters: ``dead_letters`` stores what a consumer gave up. ``sweep`` finds what advisories left out.
 """

@@ -1,6 +1,6 @@
 """Dead letters: the messages that a consumer gave up, stored in a stream of their own.
 
-Servers publish an advisory for each message that a consumer gave up. An advisory is lost when nobody listens, so a
+Servers publish an advisory for each message that a consumer gave up. An advisory is lost unless somebody listens, so a
 stream keeps them. A durable consumer of that stream delivers them to the program at work.
 
 Rules:
@@ -90,7 +90,7 @@ class DeadLetterSpec:
 
     ``consumer``: None for all consumers of ``stream``. ``to``: the stream of the dead letters. ``subject``: a template
     for their subjects, with the ``FIELDS`` in braces. None: it follows from the subjects of ``to``. ``advisories``: the
-    stream of the advisories, which is created where there is none. None: the one that takes them, or else a new one.
+    stream of the advisories, which is created where it is missing. None: the one that takes them, or else a new one.
     """
 
     stream: str
@@ -100,7 +100,7 @@ class DeadLetterSpec:
     advisories: str | None
 
     def check(self) -> None:
-        """Raise LocalProtocolError for what cannot be."""
+        """Raise LocalProtocolError for impossible values."""
         check_name(self.stream)
         check_name(self.to)
         if self.consumer is not None:
@@ -117,7 +117,8 @@ class DeadLetterSpec:
 class DeadLetterPlan:
     """How the dead letters are kept: ``subject`` is the template, ``info`` the consumer of the advisories.
 
-    ``is_kept_apart``: each letter has a subject of its own, and stays. So its absence says that it was never stored.
+    ``is_kept_apart``: each letter has a subject of its own, and stays. So its absence says that it has yet to be
+    stored.
     """
 
     spec: DeadLetterSpec
@@ -131,7 +132,7 @@ class DeadLetter:
     """What becomes a dead letter.
 
     ``origin`` tells the stream from others of its name. ``message``: None if it is gone. ``told``: what the advisory
-    says, None where none came.
+    says, or None.
     """
 
     stream: str
@@ -198,7 +199,7 @@ def bury(
 def _find(
     js: JetStream, told: MessageGivenUp, now: float, timeout: float | None
 ) -> Generator[Ticket[Any], Any, tuple[StoredMsg | None, str]]:
-    """The message, None if it is gone, and what tells its stream from others of that name."""
+    """The message, or None if it is gone, and what tells its stream from others of that name."""
     origin = told.id
     try:
         info: StreamInfo = yield js.stream_info(told.stream, now=now, timeout=timeout)
@@ -214,7 +215,9 @@ def _find(
 def store_letter(
     js: JetStream, plan: DeadLetterPlan, letter: DeadLetter, now: float, timeout: float | None
 ) -> Generator[Ticket[Any], Any, PubAck | None]:
-    """Store a dead letter, without payload where it is too large. None: it is stored already. Raises as ``bury``."""
+    """Store a dead letter, and leave the payload out where it is too large. None: it is stored already. Raises as
+    ``bury``.
+    """
     try:
         ack: PubAck | None = yield from _store(js, plan, letter, now, timeout)
     except MaxPayloadError:
@@ -289,7 +292,7 @@ def _advised(told: MessageGivenUp) -> list[tuple[str, str]]:
 
 
 def _fill(template: Any, values: dict[str, str]) -> str:
-    """The subject. LocalProtocolError for braces that stand for nothing."""
+    """The subject. LocalProtocolError for unknown braces."""
     text = template if isinstance(template, str) else "{}"
     filled = _FIELD.sub(lambda found: values.get(found[1], found[0]), text)
     if "{" in _FIELD.sub("", text) or not values.keys() >= set(_FIELD.findall(text)):

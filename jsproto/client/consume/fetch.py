@@ -4,8 +4,8 @@ Rules:
 
 * A fetch ends when it has its batch, when its request ends, or at its time.
 * A request that ended for a passing reason is made again after a pause, if the fetch still has time for it.
-* That nobody answers may pass: a consumer has no leader in an election. ``pull`` checks that it exists.
-* A fetch that does not wait makes no second request, except after a change of the pinned client.
+* Silence may pass: a consumer is leaderless in an election. ``pull`` checks that it exists.
+* A fetch that takes what is there makes a second request only after a change of the pinned client.
 
 Not here: several fetches of one consumer (``fetch_queue``), requests and their accounts (``pull_requests``).
 """
@@ -37,13 +37,13 @@ class Fetch:
     Attributes:
 
     * ``batch``: messages that it wants.
-    * ``missing``: how many of them have not come.
+    * ``missing``: how many of them have yet to come.
     * ``raws``: what has come, to look at.
     * ``no_wait``: whether it takes only what is there already.
-    * ``heartbeat``: seconds between the server's signs of life, 0 for none.
-    * ``reply``: the reply subject of its request under way, None without one.
+    * ``heartbeat``: seconds between the server's signs of life. 0 turns them off.
+    * ``reply``: the reply subject of its request under way, or None.
     * ``refusal``: why its last request ended, if it was made again.
-    * ``lost_at``: monotonic seconds at which a request without an answer was lost.
+    * ``lost_at``: monotonic seconds at which an unanswered request was lost.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Fetch:
 
     @property
     def room(self) -> int | None:
-        """Bytes that may still come. None when bytes do not count."""
+        """Bytes that may still come. None when bytes are free."""
         return None if self._max_bytes is None else self._max_bytes - wire_size(self.raws)
 
     @property
@@ -158,7 +158,7 @@ class Fetch:
         return body
 
     def refused(self, status: ConsumerStatus, now: float) -> float | None:
-        """Its request ended with ``status``: seconds until the next one, None if there is to be none."""
+        """Its request ended with ``status``: seconds until the next one, or None if it was the last."""
         passes = status.meaning is Meaning.RETRY or type(status.error) is NoRespondersError
         if not passes or self.no_wait:
             return None

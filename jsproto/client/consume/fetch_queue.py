@@ -1,11 +1,11 @@
-"""The fetches of one consumer that have not ended. What comes is for the first of them.
+"""The fetches of one consumer that are under way. What comes is for the first of them.
 
 Rules:
 
 * Every fetch ends: by its last message, by a status, by an error, or at its time.
 * A fetch that has got something returns it. The error comes with the next fetch.
-* An empty fetch is no error.
-* A fetch without a request under way asks again, as long as it has time.
+* An empty fetch is a success.
+* A fetch between requests asks again, as long as it has time.
 
 Not here: one fetch (``fetch``), the ledger of requests (``pull_requests``), the end of its time (``pull``).
 """
@@ -26,7 +26,7 @@ from jsproto.timers import Timer, Timers
 
 
 class FetchQueue:
-    """Fetches, oldest first. Attributes: ``first`` (the fetch that what comes is for, None without any)."""
+    """Fetches, oldest first. Attributes: ``first`` (the fetch that what comes is for, or None)."""
 
     __slots__ = ("_fetches", "_outbox", "_requests", "_timers", "first")
 
@@ -46,14 +46,14 @@ class FetchQueue:
 
     @property
     def heartbeat(self) -> float:
-        """Seconds between the heartbeats that are due now, the least of all fetches. 0 when none are due."""
+        """Seconds between the heartbeats that are due now, the least of all fetches. 0 when heartbeats are off."""
         beats = [fetch.heartbeat for fetch in self._fetches if fetch.heartbeat and fetch.reply is not None]
         return min(beats, default=0.0)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def append(self, fetch: Fetch, now: float) -> None:
-        """Ask for what ``fetch`` misses, and let it wait for that. Without a link it is asked for later.
+        """Ask for what ``fetch`` misses, and let it wait for that. Between links the request waits.
 
         Raises:
             OutboundBufferLimitError: the outbox has no room.
@@ -65,7 +65,7 @@ class FetchQueue:
         self.first = self._fetches[0]
 
     def request_missing(self, now: float) -> None:
-        """Make a request for each fetch that has none."""
+        """Make a request for each fetch between requests."""
         for fetch in [fetch for fetch in self._fetches if fetch.reply is None and fetch.may_ask(now)]:
             try:
                 self._request(fetch, now)
@@ -101,9 +101,9 @@ class FetchQueue:
         return False
 
     def pinned(self, now: float) -> None:
-        """The consumer has pinned this client under another id: make the requests that do not say it again.
+        """The consumer has pinned this client under another id: repeat the requests that lack it.
 
-        The first request was the one that was served. A server lets those without the id wait.
+        The first request was the one that was served. A server lets those that lack the id wait.
         """
         waiting = [(fetch, fetch.reply) for fetch in self._fetches if fetch.reply in self._requests][1:]
         for fetch, reply in waiting:
@@ -119,7 +119,7 @@ class FetchQueue:
             fetch.reply = None
 
     def silent(self, error: Error) -> None:
-        """No heartbeat came in time: end the fetches that expect some."""
+        """Heartbeats are overdue: end the fetches that expect some."""
         for fetch in [fetch for fetch in self._fetches if fetch.heartbeat]:
             self.end(fetch, error)
 

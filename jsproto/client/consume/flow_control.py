@@ -4,9 +4,9 @@ Rules:
 
 * A marker is a reply subject in the flow of messages. It comes in a flow-control request, or in a heartbeat as stalled.
 * A marker is answered when the application has taken all messages before it and asks for more.
-* A heartbeat repeats a marker that the server still waits for. The marker that was answered last is not answered
-  again on the same link.
-* An answer that finds no room in the outbox is sent when the application asks again.
+* A heartbeat repeats a marker that the server still waits for. The marker that was answered last is passed over on the
+  same link.
+* An answer that finds a full outbox is sent when the application asks again.
 
 Not here: reading markers from statuses, the buffer (``push_buffer``).
 """
@@ -71,5 +71,5 @@ class FlowControl:
         self._answered = b""
 
     def clear(self) -> None:
-        """Nothing is to be answered: the consumer is left."""
+        """Drop the answer: the consumer is left."""
         self.markers.clear()

@@ -37,7 +37,7 @@ class SilenceWatch:
     __slots__ = ("_alarmed_at", "_timers", "heard_at")
 
     def __init__(self, timers: Timers, now: float = 0.0) -> None:
-        """Watch nothing yet. ``now``: monotonic seconds."""
+        """Begin at rest. ``now``: monotonic seconds."""
         self.heard_at = now
         self._alarmed_at: float | None = None  # ``heard_at`` of the last alarm
         self._timers = timers
@@ -54,7 +54,7 @@ class SilenceWatch:
         self._timers.set(Timer.HEARTBEAT, now + patience)
 
     def extend(self, now: float, patience: float) -> None:
-        """Expect a sign of life within ``patience`` seconds from ``now`` on. It begins if it does not run."""
+        """Expect a sign of life within ``patience`` seconds from ``now`` on. It begins if it is at rest."""
         if self.is_running:
             self._timers.set(Timer.HEARTBEAT, now + patience)
         else:
@@ -72,7 +72,7 @@ class SilenceWatch:
         return is_silent
 
     def is_new_silence(self) -> bool:
-        """Whether this silence has no alarm yet. The call counts as its alarm."""
+        """Whether this silence has yet to raise its alarm. The call counts as its alarm."""
         is_new = self._alarmed_at != self.heard_at
         self._alarmed_at = self.heard_at
         return is_new

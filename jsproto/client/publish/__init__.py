@@ -2,7 +2,7 @@
 
 Where to look:
 
-* Fast-ingest batches: ``fast``. Its window is ``rules.window``. ``sent_log`` keeps what is not acknowledged.
+* Fast-ingest batches: ``fast``. Its window is ``rules.window``. ``sent_log`` keeps what waits for its acknowledgement.
 * Atomic batches: ``atomic``. What both kinds of batch share: ``batch``.
 * One acknowledgement for each message: ``pipelined``. One message: ``client.jetstream``.
 * Batches that the server gave up: ``advisories``.

@@ -1,13 +1,12 @@
 """Watching a stream for batches that its server gave up (ADR-50, Abandonment Advisories).
 
-A batch can be abandoned without a word to its publisher, but the server publishes an advisory. One ``BatchAdvisories``
-is a subscription to the advisories of one stream, narrowed to one batch if wanted.
+A server that abandons a batch leaves its publisher out, and publishes an advisory. One ``BatchAdvisories`` is a
+subscription to the advisories of one stream, narrowed to one batch if wanted.
 
 Rules
- * Advisories are core NATS messages, sent once. One without a subscriber is gone, so watch before publishing.
- * The buffer is bounded. What does not fit is dropped and counted, with one event each time the buffer fills up.
- * A message that is no such advisory, or is about another stream, is an event and changes nothing: anybody may publish
-   there.
+ * Advisories are core NATS messages, sent once. One that finds no subscriber is gone, so watch before publishing.
+ * The buffer is bounded. What is more is dropped and counted, with one event each time the buffer fills up.
+ * Another message, or one about another stream, is an event and is passed over: anybody may publish there.
  * After the end what is buffered can still be taken. Then ``readable()`` fails with why it ended.
 
 Not here: what to do about it. Nats-server 2.15.1 sends advisories of atomic batches alone. A fast-ingest batch ends in
@@ -61,7 +60,7 @@ class BatchAdvisories(Conversation, Live):
         """Listen from now on. ``pending_limit``: how many advisories are buffered, 1 or more.
 
         Raises:
-         * BadSubjectError: ``stream`` cannot be a stream's name.
+         * BadSubjectError: ``stream`` is a bad name.
          * LocalProtocolError: ``pending_limit`` is less than 1.
          * OutboundBufferLimitError, ConnectionClosedError: the outbox refuses the subscription.
         """
@@ -106,7 +105,7 @@ class BatchAdvisories(Conversation, Live):
             self._readable.notify()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A refused subscription ends it. It publishes no message, so a dropped one is not its own."""
+        """A refused subscription ends it. It only listens, so a dropped message is another's."""
         if violation.operation == "subscribe":
             self._outbox.unsubscribe(self._sid)
             self._end(violation)
@@ -126,11 +125,11 @@ class BatchAdvisories(Conversation, Live):
         return [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
 
     def readable(self) -> Ticket[None]:
-        """A ticket that is completed when an advisory can be taken, and fails with why none will ever come."""
+        """A ticket that is completed when an advisory can be taken, and fails with why the last one has come."""
         return self._readable.ticket(bool(self._buffer), self.error)
 
     def close(self) -> None:
-        """Listen no more. No effect after the end."""
+        """Stop listening. No effect after the end."""
         if self.error is None:
             self._outbox.unsubscribe(self._sid)
             self._end(ConnectionClosedError("the advisories are watched no more"))

@@ -1,17 +1,17 @@
-"""Atomic batch publishing (ADR-50), the client's side: one ``AtomicBatch`` is one batch, stored whole or not at all.
+"""Atomic batch publishing (ADR-50), the client's side: one ``AtomicBatch`` is one batch, stored whole or dropped whole.
 
 The server stages the members of a batch until the commit. It answers a member only where an answer was asked for. The
 first answer tells whether the stream takes batches (``ack_first``). Then every ``ack_every``-th member asks for one.
-The others need no round trip. A commit stores with its last message, or with a marker that is no message.
+The others save the round trip. A commit stores with its last message, or with a marker that stays outside the stream.
 
 Rules
  * "May I add?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids adding. Where an
-   answer was asked for nothing more is sent before it is here.
- * What the server would refuse at the commit is refused by the verb where the client can know it, with nothing sent and
-   no sequence spent. Such are a full batch, a header that cannot be checked inside a batch and a message id that occurs
-   twice. So are a server that is too old, and a batch that the server has forgotten.
- * A message that did not reach the batch (no stream took it, or it is larger than the stream allows) gives its sequence
-   back and the batch stays open. Every other error ends it, and then nothing of it is stored.
+   answer was asked for the next message waits for it.
+ * What the server would refuse at the commit, the verb refuses where the client can know it, before it sends or spends
+   a sequence. Such are a full batch, a header that is beyond checks inside a batch and a message id that occurs twice.
+   So are a server that is too old, and a batch that the server has forgotten.
+ * A message that failed to reach the batch (each stream left it, or it is larger than the stream allows) gives its
+   sequence back and the batch stays open. Every other error ends it, and then nothing of it is stored.
  * A batch ends exactly once. Only a commit whose answer never came leaves open whether it is stored. Its error is a
    BatchStalledError or BatchLostError and says so. Nothing is ever sent twice.
  * An answer counts only on the reply subject that is waited for, and an acknowledgement only with this batch's id and
@@ -92,7 +92,7 @@ class AtomicBatch(Batch):
      * ``sequence``: of the last message added. The first one has 1. 0 before it.
      * ``acked``: the highest sequence that the server has answered, staged or (in phase COMMITTED) stored.
      * ``phase``: an ``AtomicPhase``.
-     * ``error``: why the batch failed, else None.
+     * ``error``: why the batch failed, or None.
     """
 
     __slots__ = (
@@ -126,9 +126,10 @@ class AtomicBatch(Batch):
         * ``required_api_level``: a server with a lower API level refuses the batch.
         * ``ack_timeout``: seconds until an answer that is due counts as missing.
         * ``idle_limit``: seconds of silence after which the server forgets a batch.
-        * ``draw``: makes unpredictable text (``Session.draw``). A reader of one reply subject cannot answer the next.
+        * ``draw``: makes unpredictable text (``Session.draw``). A reader of one reply subject is unable to answer the
+          next.
 
-        Raises: LocalProtocolError: a value is not one of these.
+        Raises: LocalProtocolError: a value is out of range.
         """
         if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
             raise LocalProtocolError(f"max_messages is 1 or more, or None, not {max_messages!r}")
@@ -185,7 +186,7 @@ class AtomicBatch(Batch):
         return range(0) if self.ack is None else self.ack.sequences
 
     def ready(self) -> Ticket[None]:
-        """A ticket that is completed when no answer is awaited.
+        """A ticket that is completed when all answers have come.
 
         It fails with why the batch ended. It fails with BatchMessageError when the message whose answer was awaited is
         refused and the batch stays open (``error`` is None then).
@@ -203,14 +204,14 @@ class AtomicBatch(Batch):
         ``now``: monotonic seconds.
 
         Raises, with nothing sent and no sequence spent:
-         * LocalProtocolError: an answer is awaited, or a header is not allowed here. Not allowed are headers of the
-           batch itself, Nats-Expected-Last-Msg-Id, and a Nats-Msg-Id that the batch has already. So is
+         * LocalProtocolError: an answer is awaited, or a header is forbidden here. Forbidden are headers of the batch
+           itself, Nats-Expected-Last-Msg-Id, and a Nats-Msg-Id that the batch has already. So is
            Nats-Expected-Last-Sequence after the first message, and Nats-Expected-Last-Subject-Sequence for a subject
            that the batch has written already.
          * BatchFullError: the batch has ``max_messages``.
          * BatchExpiredError: the batch was silent for ``idle_limit`` seconds.
          * BatchClosedError: the batch was committed or discarded.
-         * UnsupportedByServerError: the server has no atomic batches, or no Nats-Msg-Id in them.
+         * UnsupportedByServerError: the server lacks atomic batches, or Nats-Msg-Id in them.
          * The batch's ``error``: it has failed.
          * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
            refuses the message.
@@ -263,7 +264,7 @@ class AtomicBatch(Batch):
         The ticket fails with:
          * APIError: the server refuses the batch, and nothing is stored.
          * BatchMessageError: this message was refused, and the batch is still open.
-         * BatchStalledError or BatchLostError: no answer came. It is not known whether the batch is stored.
+         * BatchStalledError or BatchLostError: the answer is missing. Whether the batch is stored is unknown.
 
         Raises: as ``add``.
         """
@@ -277,7 +278,7 @@ class AtomicBatch(Batch):
         return commit
 
     def commit_eob(self, now: float) -> Ticket[PubAck]:
-        """Store the batch as it is, without a further message. Otherwise as ``commit``.
+        """Store the batch as it is. Otherwise as ``commit``.
 
         After either commit it sends nothing: asking again (after a wait that was given up) gives the same answer.
 
@@ -352,7 +353,7 @@ class AtomicBatch(Batch):
         return self._timers.next()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A message was dropped, or the inbox was refused: the batch cannot be whole.
+        """A message was dropped, or the inbox was refused: the batch has a hole.
 
         Only the message whose answer is awaited, on a subject of its own, can be given back.
         """
@@ -369,7 +370,7 @@ class AtomicBatch(Batch):
             self._fail(error)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Without its connection the batch cannot go on: what is missing could not be told from what arrived."""
+        """The batch ends with its connection, which hides what arrived."""
         if self.phase not in ENDED:
             text = f"the connection was lost: {error}"
             lost = BatchLostError(f"{text}; {self._outcome()}", **self._facts())
@@ -379,7 +380,7 @@ class AtomicBatch(Batch):
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def _check_open(self, now: float) -> None:
-        """Adding and committing is possible now, or raise why not."""
+        """Raise why adding and committing is impossible now."""
         if self.waiting:
             raise LocalProtocolError("the server's answer to a message is awaited: wait for ready()")
         if self.phase is AtomicPhase.IDLE:
@@ -392,7 +393,7 @@ class AtomicBatch(Batch):
             raise self._closed()
 
     def _check_server(self) -> None:
-        """A server that does not know batches would store the messages as plain ones: ask INFO first."""
+        """A server older than batches would store the messages as plain ones: ask INFO first."""
         closed = self._outbox.closed_error
         if closed is not None:
             raise closed
@@ -400,7 +401,7 @@ class AtomicBatch(Batch):
             raise self._unsupported("an atomic batch", ATOMIC_SINCE)
 
     def _add_slowly(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int:
-        """Add the first message, one that asks for an answer, or none: say why."""
+        """Add the first message, or one that asks for an answer, or say why that is impossible."""
         self._check_open(now)
         sequence = self.sequence + 1
         most = self._most_messages()
@@ -427,7 +428,7 @@ class AtomicBatch(Batch):
         return sequence
 
     def _add_run(self, run: Sequence[Message], now: float) -> int:
-        """Add those at the front whose headers need no look, and return how many. 0 where the outbox cannot."""
+        """Add those at the front whose headers are plain, and return how many. 0 where the outbox is unable to."""
         if not run or now - self._sent_at >= self._idle_limit:
             return 0
         added = self._outbox.publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
@@ -488,7 +489,7 @@ class AtomicBatch(Batch):
         return self._max_messages - self._is_before(EOB_UNCOUNTED_SINCE)
 
     def _open_inbox(self, subject: str) -> bytes:
-        """A reply subject that was never used before, and that those before do not tell."""
+        """A fresh reply subject, which those before leave unpredictable."""
         check_subject(subject)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
@@ -496,7 +497,7 @@ class AtomicBatch(Batch):
         return b"%b.%d-%b" % (self._inbox.encode(), self._answers, self._draw())
 
     def _await(self, reply: bytes, timer: Timer, now: float) -> None:
-        """Nothing more may be sent before the answer: what was sent must leave, and time counts."""
+        """The next message waits for the answer: what was sent must leave, and time counts."""
         self._limit = 0
         self._awaited = reply
         self._timers.set(timer, now + self._ack_timeout)
@@ -544,7 +545,7 @@ class AtomicBatch(Batch):
         self._fail(error)
 
     def _give_back(self, error: Error) -> None:
-        """The message that was answered did not reach the batch: everything is as it was before it."""
+        """The message that was answered failed to reach the batch: everything is as it was before it."""
         stores = self._commit_sequence <= self.sequence
         sequence = self.sequence if stores else self._commit_sequence
         self.sequence = sequence - 1
@@ -561,7 +562,7 @@ class AtomicBatch(Batch):
         self._fail_waiters(refused)
 
     def _receive_commit_ack(self, ack: PubAck, message: Msg) -> None:
-        """All of the batch is stored, or an acknowledgement says what cannot be."""
+        """All of the batch is stored, or an acknowledgement is impossible."""
         self._ack = ack
         count, marker = ack.count, self._commit_sequence > self.sequence
         assert count is not None  # every acknowledgement of a batch says so
@@ -614,7 +615,7 @@ class AtomicBatch(Batch):
         self._fail(BatchStalledError(f"{text}; {self._outcome()}", **self._facts()))
 
     def _outcome(self) -> str:
-        """What is known of a batch that ends without an answer."""
+        """What is known of a batch whose answer is missing."""
         if self.phase is AtomicPhase.COMMITTING:
             return "whether all of the batch is stored or nothing is not known: look at the stream"
         return "nothing of the batch is stored"

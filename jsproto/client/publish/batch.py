@@ -27,7 +27,7 @@ class Batch(Conversation):
 
     @property
     def is_busy(self) -> bool:
-        """True: an open batch ends with its link. One that has ended is no subscriber any more."""
+        """True: an open batch ends with its link. One that has ended unsubscribes."""
         return True
 
     def _closed(self) -> BatchClosedError:

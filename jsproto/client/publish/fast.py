@@ -6,24 +6,25 @@ of the batch's own, ``<inbox>.<batch id>.>``, which is dropped as soon as the ba
 
 Rules
  * "May I send?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids sending.
- * Acknowledgements are cumulative and never move backwards. An impossible one (of more than was sent, an older
-   one, without a rate, of another batch) is an event and changes nothing: anybody may publish to an inbox.
- * Gap mode ``fail``: the first gap or refused message ends the sending. A commit that stores nothing asks for the
+ * Acknowledgements are cumulative and never move backwards. An impossible one (of more than was sent, an older one, of
+   a missing rate, of another batch) is an event and is passed over: anybody may publish to an inbox.
+ * Gap mode ``fail``: the first gap or refused message ends the sending. A commit that is a mere marker asks for the
    terminal acknowledgement, which says how much was stored.
- * Gap mode ``ok``: losses and refusals are events and the batch goes on. Neither is acknowledged before another message
-   is stored (FACTS.md F2.9), so each makes room for another message.
- * The server forgets a silent batch without a word (FACTS.md F2.10), so a quiet batch is pinged. A batch that
-   could not be pinged in time ends with an error.
+ * Gap mode ``ok``: losses and refusals are events and the batch goes on. Both are acknowledged when another message is
+   stored (FACTS.md F2.9), so each makes room for another message.
+ * The server forgets a silent batch silently (FACTS.md F2.10), so a quiet batch is pinged. A batch whose ping is too
+   late ends with an error.
  * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
    stored, or abandoned.
  * A new leader may have missed messages. Gap mode ``ok`` asks with a ping and goes on. Gap mode ``fail`` goes on if the
-   leader missed nothing.
+   leader has everything.
  * A lost link leaves unknown what was under way on it. Gap mode ``ok`` asks with a ping on the next link and goes on.
    Gap mode ``fail`` ends.
- * A lost link may lose refusals. The answer to the ping says that all messages before it have arrived, so no refusal of
-   them is awaited any more. Without a new link in time the batch ends.
- * No message is sent twice inside a batch, because servers end a batch that goes backwards. Messages that are not known
-   to be stored are kept, a window and one more for each lost link. ``unacknowledged`` offers them for another batch.
+ * A lost link may lose refusals. The answer to the ping says that all messages before it have arrived, which ends the
+   wait for refusals of them. The batch ends if the new link is too late.
+ * No message is sent twice inside a batch, because servers end a batch that goes backwards. Messages are kept until
+   they are known to be stored, a window and one more for each lost link. ``unacknowledged`` offers them for another
+   batch.
 
 Not here: that other batch.
 """
@@ -124,7 +125,7 @@ class FastPublisher(Batch):
         * ``ack_timeout``: seconds until an answer that is due counts as missing.
         * ``idle_limit``: seconds of silence after which the server forgets a batch.
 
-        Raises: LocalProtocolError: a value is not one of these.
+        Raises: LocalProtocolError: a value is out of range.
         """
         check_batch_id(batch_id)
         checked_word("gap", gap, GAP_MODES)
@@ -203,8 +204,7 @@ class FastPublisher(Batch):
     def ready(self) -> Ticket[None]:
         """A ticket that is completed when there is room.
 
-        It fails with why the batch ended when there never will be. After the first message the server's first answer
-        completes it, or fails it.
+        It fails with why the batch ended. After the first message the server's first answer completes it, or fails it.
         """
         error = self.error
         if error is None and self.phase in CLOSED:
@@ -226,9 +226,9 @@ class FastPublisher(Batch):
         ``now``: monotonic seconds. No sequence is spent by a message that is refused.
 
         Raises:
-         * LocalProtocolError: there is no ``room`` (wait for ``ready()``), or the headers are those of an atomic batch.
+         * LocalProtocolError: ``room`` is 0 (wait for ``ready()``), or the headers are those of an atomic batch.
          * BatchClosedError: the batch was committed or abandoned.
-         * UnsupportedByServerError: the server has no fast ingest. Before the first message alone.
+         * UnsupportedByServerError: the server lacks fast ingest. Before the first message alone.
          * BatchExpiredError: the batch was silent for ``idle_limit`` seconds.
          * The batch's ``error``: it has failed.
          * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
@@ -296,7 +296,7 @@ class FastPublisher(Batch):
         and asking again (after a wait that was given up) gives the same answer. In gap mode ``fail`` the ticket fails
         with a BatchError, which carries what was stored, when the acknowledgement counts fewer than were published.
 
-        Raises: LocalProtocolError: the batch is empty and there is no message. Otherwise as ``publish``.
+        Raises: LocalProtocolError: the batch is empty and the message is missing. Otherwise as ``publish``.
         """
         if subject is None and self._commit is not None:
             return self._commit
@@ -338,7 +338,7 @@ class FastPublisher(Batch):
         """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed.
 
         Raises:
-         * LocalProtocolError: no message was published yet.
+         * LocalProtocolError: the batch is empty.
          * BatchClosedError, or the batch's ``error``: it has ended.
         """
         if self._subject is None:
@@ -348,7 +348,7 @@ class FastPublisher(Batch):
         self._send_ping(now)
 
     def abandon(self, now: float) -> None:
-        """Give the batch up: no acknowledgement is awaited. What was sent may be stored. No effect after the end."""
+        """Give the batch up, and the wait for acknowledgements. What was sent may be stored. No effect after the end."""
         if self.phase in ENDED:
             return
         self._step(FastStep.ABANDON)
@@ -407,9 +407,9 @@ class FastPublisher(Batch):
         return self._timers.next()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A message was dropped (the first one to that subject that is not acknowledged), or the inbox was refused.
+        """A message was dropped (the first unacknowledged one to that subject), or the inbox was refused.
 
-        Gap mode ``ok`` goes on, and hears of the gap, unless nothing but that message could have answered.
+        Gap mode ``ok`` goes on, and hears of the gap, unless that message alone could have answered.
         """
         if self.phase in ENDED:
             return
@@ -479,7 +479,7 @@ class FastPublisher(Batch):
         return 1
 
     def _check_server(self) -> None:
-        """A server that does not know fast ingest would store the first message as a plain one: ask INFO first."""
+        """A server older than fast ingest would store the first message as a plain one: ask INFO first."""
         closed = self._outbox.closed_error
         if closed is not None:
             raise closed
@@ -492,13 +492,13 @@ class FastPublisher(Batch):
             self._sid = self._outbox.subscribe(f"{self._inbox}.{self.batch_id}.>", self)
 
     def _send_ping(self, now: float) -> None:
-        """Ask for the latest answer. A ping carries the highest sequence sent, and takes none of its own.
+        """Ask for the latest answer. A ping carries the highest sequence sent, and spends none.
 
-        A commit that stores nothing is sent again instead. Had the first one been lost, a ping would count it as a lost
-        message. A second commit is either the first to arrive or finds no batch any more.
+        A commit that is a mere marker is sent again instead. Had the first one been lost, a ping would count it as a
+        lost message. A second commit is either the first to arrive or finds the batch gone.
 
-        A commit that is the only message opens no batch, so it is not followed by pings. The server would answer that
-        it knows no such batch, or open one (2.14.0 to 2.15.0).
+        A commit that is the only message leaves no open batch, so pings would be pointless. The server would answer
+        that the batch is unknown, or open one (2.14.0 to 2.15.0).
         """
         if self._commit_sequence == 1 or self._link_error is not None:
             return
@@ -525,13 +525,13 @@ class FastPublisher(Batch):
         self._outbox.rearm(self)
 
     def _may_wait(self, now: float) -> bool:
-        """There may be room later, or ``ready()`` will say why not."""
+        """There may be room later, or ``ready()`` will fail with the reason."""
         if self.phase is FastPhase.OPEN:
             return now - self._sent_at < self._idle_limit
         return self.phase in (FastPhase.STARTING, FastPhase.BROKEN)
 
     def _refuse(self, now: float) -> NoReturn:
-        """Publishing or committing is not possible now: say why."""
+        """Publishing or committing is impossible now: say why."""
         if self._may_wait(now):
             raise LocalProtocolError("the window of the batch is closed: wait for ready()")
         if self.phase is FastPhase.OPEN:
@@ -585,7 +585,7 @@ class FastPublisher(Batch):
         self._window_moved(now, progress=True)
 
     def _receive_gap(self, message: Msg, gap: FlowGap, now: float) -> None:
-        """The server missed messages. A gap acknowledges nothing."""
+        """The server missed messages. A gap leaves the acknowledged sequence as it is."""
         highest = max(self.sequence, self._commit_sequence)
         last_missing = min(gap.seq - 1, highest)
         if not 0 < gap.first_missing <= last_missing:
@@ -607,7 +607,7 @@ class FastPublisher(Batch):
             self._resolve(gap.first_missing, last_missing, now)
 
     def _receive_refusal(self, sequence: int, error: APIError, message: Msg, now: float) -> None:
-        """One message was not stored."""
+        """The stream refused one message."""
         if not 1 <= sequence <= self.sequence or self._next(FastStep.BREAK) is None:
             if self.phase is FastPhase.STARTING and sequence == 1:
                 self._fail(error)
@@ -677,7 +677,9 @@ class FastPublisher(Batch):
             self._outbox.completed(commit)
 
     def _receive_no_responders(self, message: Msg, now: float) -> None:
-        """503: nobody took the message (no stream there, no leader at the moment, JetStream is off)."""
+        """503: the message reached no stream (it is missing, or has lost its leader at the moment, or JetStream is
+        off).
+        """
         sequence = self._sequence_of(message)
         if sequence is None:
             self._ignore(message, "no responders, on a subject that is not a reply of this batch")
@@ -770,7 +772,7 @@ class FastPublisher(Batch):
         self._outbox.rearm(self)
 
     def _forget_settled(self) -> None:
-        """What was reported as refused or lost need not be kept either."""
+        """What was reported as refused or lost is dropped as well."""
         self._sent.compact(self.acked)
         self._settled = 0
 
@@ -782,7 +784,7 @@ class FastPublisher(Batch):
         }  # fmt: skip
 
     def _leaves_commits_open(self) -> bool:
-        """The server ends no batch whose last message it did not store, and says nothing more (gap mode ok)."""
+        """The server keeps a batch open whose last message it left out, and falls silent (gap mode ok)."""
         server = self._outbox.server
         return self._gap == "ok" and server is not None and server.is_before(COMMITS_ANSWERED_SINCE)
 

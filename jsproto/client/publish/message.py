@@ -14,9 +14,9 @@ Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 
 def parts(message: object) -> tuple[Any, Any, Any]:
-    """Subject, payload and headers of one element of a list of messages. Headers are None where it has none.
+    """Subject, payload and headers of one element of a list of messages. Headers are None for a plain message.
 
-    Raises: LocalProtocolError: it is no tuple or list of two or three.
+    Raises: LocalProtocolError: it is something other than a tuple or list of two or three.
     """
     if not isinstance(message, tuple | list) or not 2 <= len(message) <= 3:
         raise LocalProtocolError(

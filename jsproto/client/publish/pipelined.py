@@ -1,13 +1,13 @@
 """Publishing to streams with an acknowledgement for each message, many under way at a time.
 
-Each message carries a reply subject of its own below one inbox, and no reply subject tells another. At most
+Each message carries a reply subject of its own below one inbox, and leaves the others unpredictable. At most
 ``max_pending`` messages, and about ``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly
 one of: its PubAck, the server's APIError, NoStreamResponseError, RemoteProtocolError (the answer is malformed),
 TimeoutError, or why the link was lost.
 
 Rules
  * ``publish`` gives a ticket for its message. ``publish_many`` gives counts, and the failed messages for another try,
-   at the cost of no object for a message.
+   and saves an object for each message.
  * A message is held until it is answered, so memory is bounded by the window plus one message.
  * Failed messages of ``publish_many`` are kept. It refuses to go on while they are as many as the window holds. So
    memory is bounded by two windows.
@@ -15,7 +15,7 @@ Rules
    knows whether it may be sent again (with a message id the stream stores it once).
  * A message that no stream takes has reached nobody. One of ``publish`` is sent again after a pause (ADR-22), after
    those published meanwhile. Until then it keeps its place in the window.
- * Answers may come in any order. One that fits no message under way is an event and changes nothing.
+ * Answers may come in any order. One for a message that is not under way is an event and is passed over.
  * Time is looked at in steps: a message is given up ``timeout`` seconds after it was sent, the last time if it was sent
    again, and at most a sixteenth later.
 
@@ -86,7 +86,7 @@ class PipelinedPublisher(Conversation):
      * ``sequence``: how many messages were published.
      * ``acked``: how many were acknowledged.
      * ``failed``: how many failed.
-     * ``error``: why no message can be published any more. None while one can.
+     * ``error``: why publishing has ended. None while one can.
     """
 
     __slots__ = (
@@ -117,11 +117,11 @@ class PipelinedPublisher(Conversation):
 
         * ``max_pending``: how many messages may wait for answers.
         * ``max_pending_bytes``: how many bytes of payload may wait. The message that reaches this may go beyond it.
-        * ``draw_many``: makes unpredictable texts (``Session.draw_many``). A reader of one reply subject cannot
+        * ``draw_many``: makes unpredictable texts (``Session.draw_many``). A reader of one reply subject is unable to
           acknowledge the next message. Without it the reply subjects only count.
         * ``retry``: how often a message of ``publish`` is sent again that no stream takes.
 
-        Raises: LocalProtocolError: a value is not one of these.
+        Raises: LocalProtocolError: a value is out of range.
         """
         if not timeout > 0:
             raise LocalProtocolError("timeout must be greater than 0 seconds")
@@ -159,7 +159,7 @@ class PipelinedPublisher(Conversation):
 
     @property
     def pending(self) -> int:
-        """Messages without an answer yet."""
+        """Messages that wait for an answer."""
         return len(self._open) + len(self._retries)
 
     @property
@@ -175,14 +175,15 @@ class PipelinedPublisher(Conversation):
         return self._max_open - len(self._open)
 
     def ready(self) -> Ticket[None]:
-        """A ticket that is completed when there is room, and fails with why there never will be.
+        """A ticket that is completed when there is room, and fails with why publishing has ended.
 
-        Once the window has closed, a quarter of it must be free again, so that not each answer wakes the caller.
+        Once the window has closed, a quarter of it must be free again, which spares the caller a wake-up for each
+        answer.
         """
         return self._ready.ticket(bool(self.room), self.error)
 
     def answered(self) -> Ticket[None]:
-        """A ticket that is completed when no message waits: each has its acknowledgement or has failed."""
+        """A ticket that is completed when each message has its acknowledgement or has failed."""
         if self._open and self._answered.pending is None:
             self._outbox.flush()
         return self._answered.ticket(not self.pending)
@@ -216,12 +217,12 @@ class PipelinedPublisher(Conversation):
     def publish(
         self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float
     ) -> Ticket[PubAck]:
-        """Publish one message. The ticket takes its acknowledgement, or why there is none.
+        """Publish one message. The ticket takes its acknowledgement, or fails with the reason.
 
         ``now``: monotonic seconds.
 
         Raises, with nothing sent:
-         * LocalProtocolError: there is no ``room`` (wait for ``ready()``), or the headers are those of an atomic batch.
+         * LocalProtocolError: ``room`` is 0 (wait for ``ready()``), or the headers are those of an atomic batch.
          * The publisher's ``error``: it has ended.
          * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
            refuses the message.
@@ -375,7 +376,7 @@ class PipelinedPublisher(Conversation):
         return again if due is None else due if again is None else min(due, again)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Fail the messages that were dropped; all of them, when it is their answers that may not be received."""
+        """Fail the messages that were dropped, or all of them, when the refusal is about their answers."""
         if violation.operation == "subscribe":
             assert self._sid is not None  # it is the subscription in question
             self._outbox.unsubscribe(self._sid)
@@ -393,7 +394,7 @@ class PipelinedPublisher(Conversation):
         self._end(error)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Fail what waits: the answers on the lost link will not come. A new link serves what is published later."""
+        """Fail what waits: the answers are lost with the link. A new link serves what is published later."""
         if self._outbox.closed_error is not None:
             self._end(error)
         else:
@@ -402,7 +403,7 @@ class PipelinedPublisher(Conversation):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _may_retry(self, sent: Message | _Promised | _Again, now: float) -> bool:
-        """A message was not taken: send it again after a pause, if it may be. Returns whether it may."""
+        """A message reached no stream: send it again after a pause, if it may be. Returns whether it may."""
         if len(sent) == 5:
             sent = (*sent, self._retry.attempts, now + self._timeout)
         when = now + self._retry.wait
@@ -530,14 +531,14 @@ class PipelinedPublisher(Conversation):
         self._tell()
 
     def _end(self, error: Error) -> None:
-        """Nothing can be published any more."""
+        """Publishing has ended."""
         self.error = error
         self._ready.fail(error)
         self._fail_all(error)
 
 
 def _total(messages: Sequence[Message]) -> int | None:
-    """Bytes of the payloads. None: one of them is no message."""
+    """Bytes of the payloads. None: one of them is malformed."""
     try:
         return sum([len(message[1]) for message in messages])
     except (TypeError, LookupError):

@@ -1,7 +1,7 @@
-"""What a fast-ingest batch has published and the server has not acknowledged, in order of the sequences.
+"""The unacknowledged messages of a fast-ingest batch, by sequence.
 
 * Messages are kept in runs, as they were published, so a run of 500 messages costs one entry. Runs of columns cost
-  least: there are no tuples to be freed when the acknowledgement comes.
+  least: they save the tuples that would be freed when the acknowledgement comes.
 * An acknowledgement drops whole runs. A run that it reaches in part is kept until it is acknowledged to its end.
 * A settled message was reported as refused or lost. ``since`` leaves it out, and ``compact`` drops it.
 
@@ -32,7 +32,7 @@ class SentLog:
         self.add: Callable[[tuple[int, Sequence[Message]]], None] = self._runs.append
 
     def since(self, first: int) -> Iterator[tuple[int, Message]]:
-        """The messages from sequence ``first`` on that are not settled, each with its sequence."""
+        """The unsettled messages from sequence ``first`` on, each with its sequence."""
         is_settled = self._is_settled
         for last, run in self._runs:
             for sequence, message in enumerate(run, last - len(run) + 1):

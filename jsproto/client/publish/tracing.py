@@ -5,9 +5,9 @@ come in any order. The first server says how many others it has sent the message
 
 Rules
  * Reports are core NATS messages, sent once. So the collector subscribes before the message is published.
- * All are here when each server that was told of has reported. A server that cannot trace never does: wait with a
+ * All are here when each server that was told of has reported. A server too old for traces stays silent: wait with a
    timeout.
- * What is no report, or a second one of a server, is an event and changes nothing: anybody may publish there.
+ * Another message, or a second report of a server, is an event and is passed over: anybody may publish there.
 
 Not here: what reports say (``grammar.trace``).
 """
@@ -39,13 +39,13 @@ class TraceCollector(Conversation):
 
     Attributes:
      * ``subject``: where they arrive, for the header ``Nats-Trace-Dest``.
-     * ``error``: why no more arrive. None while they may.
+     * ``error``: why reports have ended. None while they may.
     """
 
     __slots__ = ("_events", "_outbox", "_ready", "_sid", "error", "subject")
 
     def __init__(self, outbox: Outbox, *, inbox: str, server: ServerInfo | None = None) -> None:
-        """Listen from now on. ``inbox``: a subject of this client alone. ``server``: None when it is not known.
+        """Listen from now on. ``inbox``: a subject of this client alone. ``server``: None when it is unknown.
 
         Raises:
          * UnsupportedByServerError: the server is older than 2.11.
@@ -67,7 +67,7 @@ class TraceCollector(Conversation):
         return trace_of(self._events)
 
     def complete(self) -> Ticket[None]:
-        """A ticket that is completed when all servers have reported, and fails with why they never will."""
+        """A ticket that is completed when all servers have reported, and fails with why reports have ended."""
         return self._ready.ticket(is_complete(self._events), self.error)
 
     def receive(self, message: Msg, now: float) -> None:
@@ -85,7 +85,7 @@ class TraceCollector(Conversation):
             self._ready.notify()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A refused subscription ends it. It publishes no message, so a dropped one is not its own."""
+        """A refused subscription ends it. It only listens, so a dropped message is another's."""
         if violation.operation == "subscribe":
             self._outbox.unsubscribe(self._sid)
             self._end(violation)
@@ -95,12 +95,12 @@ class TraceCollector(Conversation):
         self._end(error)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """What was reported on the lost link will not come."""
+        """Reports on the lost link are gone with it."""
         self._outbox.unsubscribe(self._sid)
         self._end(error)
 
     def close(self) -> None:
-        """Listen no more. No effect after the end."""
+        """Stop listening. No effect after the end."""
         if self.error is None:
             self._outbox.unsubscribe(self._sid)
             self._end(ConnectionClosedError("the trace was closed"))
