@@ -115,7 +115,7 @@ class UnexpectedMessage:
 
 @event
 class ConsumerSilent:
-    """A consumer was silent for ``seconds``: even the heartbeats that it owes stayed away. Told once for each silence."""
+    """A consumer was silent for ``seconds``: even heartbeats that it owes stayed away. Told once for each silence."""
 
     stream: str
     consumer: str

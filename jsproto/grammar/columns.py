@@ -78,7 +78,7 @@ class StoredColumns(NamedTuple):
 
 
 def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
-    """The columns of header blocks, payloads and sequences. RemoteProtocolError for a block that lacks subject or time."""
+    """The columns of header blocks, payloads and sequences. RemoteProtocolError when a block lacks subject or time."""
     if not parts:
         return StoredColumns((), (), (), (), ())
     blocks, data, seqs = zip(*parts, strict=True)

@@ -612,7 +612,7 @@ class ServerInfo:
 
     @property
     def version_tuple(self) -> tuple[int, int, int]:
-        """The version as numbers, and what follows them is cut: ``2.15.1-RC.1`` is (2, 15, 1). (0, 0, 0): unreadable."""
+        """The version as numbers. What follows them is cut: ``2.15.1-RC.1`` is (2, 15, 1). (0, 0, 0): unreadable."""
         match = _VERSION.match(self.version)
         return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 

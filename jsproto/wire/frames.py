@@ -174,7 +174,7 @@ class PlainRun:
         return Msg(self.subjects[number], self.sids[number], None, None, self.payloads[number])
 
     def by_sid(self, in_any_order: Container[bytes]) -> list[PlainRun]:
-        """Runs of one subscription each. Messages of the subscriptions ``in_any_order`` alone may overtake each other."""
+        """Runs of one subscription each. Messages of subscriptions ``in_any_order`` alone may overtake each other."""
         runs: list[PlainRun] = []
         growing: dict[bytes, PlainRun] = {}  # those that may get more: one, or some whose order is free
         is_free = False  # whether their order is

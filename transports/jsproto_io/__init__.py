@@ -6,8 +6,8 @@
 
 Rules
  * The protocol belongs to the core, ``jsproto``. A driver moves bytes, sleeps and parks callers.
- * No driver is imported here, so that the use of one needs no dependency of another.
- * Nothing at all is imported here before it is used: each run of pytest loads the plugin in ``jsproto_io.testing``.
+ * Drivers are imported one by one, so that each needs its own dependencies alone.
+ * Names are imported at their first use: each run of pytest loads the plugin in ``jsproto_io.testing``.
 """
 
 from __future__ import annotations

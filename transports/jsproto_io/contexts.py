@@ -15,7 +15,7 @@ Rules
  * An argument goes before a variable, and a variable before a field of the context.
  * Credentials that come first replace all credentials of the rest. A password, or a seed, alone completes them.
  * A value may be ``env://NAME``, ``file://PATH`` or ``data:;base64,TEXT`` where it is a secret, or a file with one.
- * An error names the file and the field, and shows no value but a path.
+ * An error names the file and the field, and shows paths alone of the values.
  * Permissions of files are the operating system's business, as for ``nats``: a file that others can read is read.
  * What would be ignored at one's peril is refused: a SOCKS proxy, ``nsc``, certificates of Windows.
 
@@ -67,7 +67,7 @@ _PROGRAMS: Final = ("op://", "nsc://")  # schemes of values that other programs 
 
 
 class SettingFields(TypedDict, total=False):
-    """The fields of a context, as ADR-21 has them. None, and an empty text, count as not given.
+    """The fields of a context, as ADR-21 has them. None, and an empty text, count as missing.
 
     Attributes:
         url: one server, or several with commas.
@@ -172,7 +172,7 @@ def from_env(
 ) -> Settings:
     """The settings that the environment has: ``NATS_URL``, ``NATS_CREDS`` and so on, and the context ``NATS_CONTEXT``.
 
-    Without any the server is ``nats://localhost:4222``. As for ``nats``, a ``NATS_USER`` without a password is a token.
+    Without any the server is ``nats://localhost:4222``. As for ``nats``, a ``NATS_USER`` alone is a token.
 
     Args:
         context: the name of a context, or its path. None: that of ``NATS_CONTEXT``, if it is set.
@@ -418,7 +418,7 @@ def _file_or_content(values: dict[str, _Value], name: str) -> tuple[bool, str]:
 
 
 def _content(values: dict[str, _Value], name: str, text: str) -> str | None:
-    """The content that ``text`` refers to. None: it is no reference, or one to a file."""
+    """The content that ``text`` refers to. None: it is something other than a reference, or one to a file."""
     if text.startswith(_PROGRAMS):
         raise _failed(values, name, f"{text.partition(':')[0]}:// is not asked")
     if text.startswith("env://"):

@@ -40,7 +40,7 @@ class Dialer(Protocol):
 
     @abstractmethod
     def entropy(self, size: int) -> bytes:
-        """``size`` bytes that nobody can guess. Each connection asks once, for its inbox and its jitter."""
+        """``size`` unguessable bytes. Each connection asks once, for its inbox and its jitter."""
 
 
 class SyncDialer(Dialer, Protocol):
@@ -48,7 +48,7 @@ class SyncDialer(Dialer, Protocol):
 
     @abstractmethod
     def now(self) -> float:
-        """The time in seconds, of a clock that never goes back."""
+        """The time in seconds, of a monotonic clock."""
 
     @abstractmethod
     def poller(self) -> Poller:
@@ -83,7 +83,7 @@ class SystemEntropy:
     """The entropy of the operating system."""
 
     def entropy(self, size: int) -> bytes:
-        """``size`` bytes that nobody can guess."""
+        """``size`` unguessable bytes."""
         return os.urandom(size)
 
 

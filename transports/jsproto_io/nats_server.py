@@ -51,11 +51,11 @@ rm -rf -- "$1"
 
 
 class NatsServerError(Error):
-    """The server did not start, or is not running."""
+    """The server failed to start, or is down."""
 
 
 class NatsServerNotFoundError(NatsServerError):
-    """There is no nats-server to run."""
+    """The nats-server program is missing."""
 
 
 class NatsServer:

@@ -1,7 +1,8 @@
 """``python -m jsproto_io.serve``: a JetStream server in memory, for tests of any client in any language.
 
 It takes the flags with which test suites start a nats-server, and prints the two lines for which they wait. The log
-goes to standard error, in nats-server's form without the time of day. SIGINT and SIGTERM end it with exit code 0.
+goes to standard error, in nats-server's form, and leaves the time of day out. SIGINT and SIGTERM end it with exit code
+0.
 
 | flag | what it does |
 |---|---|
@@ -21,8 +22,7 @@ goes to standard error, in nats-server's form without the time of day. SIGINT an
 | ``--max-payload``, ``--max-pending`` BYTES | the same |
 | ``--limit`` NAME=N | a limit of ``jsproto.server.BatchLimits`` or ``AccountLimits``. May be repeated |
 
-Any other flag is refused with exit code 2, such as clusters or leaf nodes. So is ``-c``: configuration files are not
-read.
+Any other flag is refused with exit code 2, such as clusters or leaf nodes. So is ``-c`` with its configuration files.
 
 Not here: what the server answers (``jsproto.server``), the server as an object (``jsproto_io.testing``).
 """
@@ -67,7 +67,7 @@ LIMITS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
-    """Serve until a signal comes. Returns the exit code: 0, or 1 when the port cannot be had."""
+    """Serve until a signal comes. Returns the exit code: 0, or 1 when the port is taken."""
     try:
         asked = asked_for(arguments, program)
         return run(asked.server, asked.http_port, store=asked.store, log=asked.log)
@@ -86,7 +86,7 @@ class Asked(NamedTuple):
 
 
 def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> Asked:
-    """What the flags ask for. The server does not listen yet. ``program``: the name of the command, for complaints.
+    """What the flags ask for. The server has yet to listen. ``program``: the name of the command, for complaints.
 
     Raises:
         LocalProtocolError: the value of a flag is unusable.
@@ -123,7 +123,7 @@ def server_of(
     tls_ca: str | None = None,
     **options: Any,
 ) -> MemoryServer:
-    """The server that the options of a command line ask for. It does not listen yet.
+    """The server that the options of a command line ask for. It has yet to listen.
 
     Args:
         host: the address.

@@ -5,8 +5,8 @@ Rules:
 * An acknowledgement goes to the ack reply subject as it came, whatever its version.
 * The subject is parsed when its parts are asked for. Delivery compares its start only.
 * The first terminal acknowledgement that was sent (``ack``, ``nak``, ``term``) settles a message.
-* An acknowledgement of a settled message does nothing, and neither does one under the policy "none".
-* An acknowledgement raises only if it cannot be sent.
+* An acknowledgement of a settled message, or under the policy "none", is passed over.
+* An acknowledgement raises only if it is unsendable.
 * Many messages are acknowledged in one write.
 * Work in progress (``start_working``) is reported three times within the ack wait, so that the server does not
   deliver the message again.
@@ -66,7 +66,7 @@ class ConsumerMsg:
 
     @property
     def reply(self) -> str:
-        """The subject that acknowledgements go to. A publisher's reply subject is not kept by streams."""
+        """The subject that acknowledgements go to. Streams drop a publisher's reply subject."""
         return self._raw[1].decode("utf-8", "surrogateescape")
 
     @property
@@ -84,7 +84,7 @@ class ConsumerMsg:
 
     @property
     def headers(self) -> Headers:
-        """The headers, empty when it has none.
+        """The headers, empty for a plain message.
 
         Raises:
             RemoteProtocolError: the header block is malformed.
@@ -113,7 +113,7 @@ D = TypeVar("D", bound=ConsumerMsg)
 class JSMsg(ConsumerMsg):
     """A message of a consumer, with the verbs that acknowledge it, for programs that drive the core themselves.
 
-    Each verb does nothing when the message is settled.
+    Each verb skips a settled message.
 
     Raises, in each verb:
         OutboundBufferLimitError: the outbox has no room.
@@ -132,7 +132,7 @@ class JSMsg(ConsumerMsg):
         send_ack(self, nak(delay))
 
     def term(self, reason: str | None = None) -> None:
-        """Ask for no further delivery, although the message is not done. A server that is killed may forget that.
+        """End the deliveries of a message that stays undone. A server that is killed may forget that.
 
         ``reason``: a text for the server's advisory.
         """
@@ -204,7 +204,7 @@ class Acker(Conversation, Generic[D]):
         return self.messages([(raw.subject, raw.reply or b"", raw.header, raw.payload)])[0]
 
     def ack_many(self, messages: Iterable[ConsumerMsg]) -> int:
-        """Acknowledge all of these that are not settled, in one write. Returns how many that were.
+        """Acknowledge the unsettled ones among these, in one write. Returns how many that were.
 
         Raises, with nothing sent and no message settled:
             OutboundBufferLimitError: the outbox has no room.
@@ -253,7 +253,7 @@ class Acker(Conversation, Generic[D]):
             self._outbox.rearm(self)
 
     def receive(self, message: Msg, now: float) -> None:
-        """Nothing comes: an acker has no subscription."""
+        """An acker lives without subscriptions: this stays unused."""
 
     def handle_timeout(self, now: float) -> None:
         """Report the messages that are being worked on, if their time has come."""
@@ -309,7 +309,7 @@ class WorkAcker(Acker[D]):
             message._acker = self
 
     def nak_many(self, messages: Iterable[ConsumerMsg]) -> int:
-        """Ask for another delivery of all of these that are not settled, in one write. They were not worked on.
+        """Ask for another delivery of the unsettled ones among these, in one write. Their work has yet to begin.
 
         Returns how many that were. Raises: as ``ack_many``.
         """
@@ -346,7 +346,7 @@ def nak_delay(payload: bytes) -> float:
 
 
 def term(reason: str | None = None) -> bytes:
-    """The payload that asks for no further delivery, with a text for the advisory."""
+    """The payload that ends the deliveries, with a text for the advisory."""
     return TERM if not reason else b"%b %b" % (TERM, reason.encode())
 
 
@@ -361,9 +361,9 @@ def send_ack(message: ConsumerMsg, payload: bytes) -> None:
 def ack_sync(message: ConsumerMsg, now: float, timeout: float) -> Ticket[None]:
     """Acknowledge. The ticket completes when the server has answered, and at once when ``message`` is settled.
 
-    The answer settles the message. ``timeout``: seconds for the answer. Under the policy "none" no server would answer,
-    so the message counts as settled from the start. Where nobody takes it, as in an election, it is sent again until
-    its time is over.
+    The answer settles the message. ``timeout``: seconds for the answer. Under the policy "none" servers stay silent, so
+    the message counts as settled from the start. Where it finds a leaderless consumer, as in an election, it is sent
+    again until its time is over.
 
     The ticket fails with:
         TimeoutError: there was no answer in time.

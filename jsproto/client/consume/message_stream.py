@@ -2,9 +2,9 @@
 
 Rules:
 
-* It asks for more when what is buffered and under way has fallen to the threshold, and for no more than fits.
-* It does not poll: a request waits at the server until it is served or expires.
-* A request that has not ended by its time was lost. It is made again.
+* It asks for more when what is buffered and under way has fallen to the threshold, as much as fits.
+* It saves polling: a request waits at the server until it is served or expires.
+* A request that outlives its time was lost. It is made again.
 * A refusal that passes by itself is followed by a pause. What stays, or lasts too long, ends the stream.
 * It ends with the last reader that shares it.
 
@@ -35,7 +35,7 @@ class MessageStream:
 
     Attributes:
 
-    * ``prefetch``: how much it asks for, None while it is off.
+    * ``prefetch``: how much it asks for, or None while it is off.
     * ``error``: why it ended last.
     * ``readers``: the ticket of those that wait for a message.
     """
@@ -58,7 +58,7 @@ class MessageStream:
 
     @property
     def heartbeat(self) -> float:
-        """Seconds between the heartbeats that are due now. 0 when none are due."""
+        """Seconds between the heartbeats that are due now. 0 when heartbeats are off."""
         return self.prefetch.heartbeat if self.prefetch is not None and self._requests.msgs else 0.0
 
     # -- its readers ---------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class MessageStream:
         return self._joined
 
     def leave(self, joined: int | None) -> bool:
-        """One reader leaves, or all of them (None). True if none is left. Then the caller ends the stream."""
+        """One reader leaves, or all of them (None). True if it was the last one. Then the caller ends the stream."""
         if joined is None:
             self._sharers.clear()
         else:
@@ -151,7 +151,7 @@ class MessageStream:
         return False
 
     def silent(self, now: float) -> None:
-        """No heartbeat came in time: what was asked for is lost, so ask again."""
+        """Heartbeats are overdue: what was asked for is lost, so ask again."""
         self._requests.clear()
         self.request_more(now)
 

@@ -1,8 +1,8 @@
 """An ordered consumer: every message of a stream, or of its subjects, once and in order, whatever happens (ADR-15).
 
-It follows a consumer of its own, which keeps no state worth having: pushed, in memory, without acknowledgements, under
-a name and a deliver subject that are used once. That consumer is replaced by one that starts after the last
-message that was kept, when anything is wrong:
+It follows a consumer of its own, which is disposable: pushed, in memory, of ack policy "none", under a name and a
+deliver subject that are used once. That consumer is replaced by one that starts after the last message that was kept,
+when anything is wrong:
 
 * Its count has a gap, or starts again.
 * Three heartbeats were missed, or a status came.
@@ -10,39 +10,40 @@ message that was kept, when anything is wrong:
 
 So the application gets each message once and in order:
 
-* Within a consumer no delivery is skipped: its own count proves that.
+* Within a consumer deliveries are complete: its own count proves that.
 * What limits dropped between two consumers shows in the stream's state: the event MessagesMissed, or the end
   (``IfMissed``). What they dropped while a consumer waited shows as a hole in the sequences, if all is read. Then the
   state is asked for.
-* No message comes twice: what is not newer than the last message is not kept.
-* A stream with retention "interest" is refused: its server deletes what it has sent, received or not (FACTS.md F5.43).
+* Each message comes once: what is as old as the last message, or older, is dropped.
+* A stream with retention "interest" is refused: its server deletes what it has sent, even if that got lost (FACTS.md
+  F5.43).
 
 Rules:
 
 * The first attempt at another consumer is made at once. The next ones follow after growing pauses (``retry``).
 * A message or heartbeat ends the series of attempts.
-* An API error that is no server error (5xx) ends the ordered consumer. So does any error until the first consumer is
+* An API error other than a server error (5xx) ends the ordered consumer. So does any error until the first consumer is
   followed.
 * After a full buffer the next consumer is created once half of the buffer has been taken.
-* While there is no link nothing is tried.
+* Attempts wait for a link.
 
 A position is proved before a consumer is subscribed to (``rules.position``):
 
 * STREAM.INFO is asked for before the first consumer is created, and again once any consumer was created.
-* The position is the last message that was kept. Where it is not the stream's last one, it is looked up there.
+* The position is the last message that was kept. Where the stream has later ones, it is looked up there.
 * A stream that was made again is read from its first message, or from the start time that was asked for
   (StreamRecreated).
 * A stream that came back shorter is read on from the first message that is newer than the last one kept
   (StreamRolledBack).
-* Both need two answers, and a pause between them. Meanwhile nothing is read.
+* Both need two answers, and a pause between them. Reading pauses meanwhile.
 * A consumer dies with its stream. So one that was created between two equal answers belongs to the stream that these
   are about.
-* No two requests are under way together: servers would carry them out in any order (FACTS.md F7.13).
-* Where a question is not permitted, or has no responder, what it would have shown is not noticed.
+* Requests go one by one: servers would carry two out in any order (FACTS.md F7.13).
+* Where a question is forbidden, or finds no responder, what it would have shown goes unnoticed.
 * Until a consumer is subscribed to, the server counts its ``inactive_threshold``, which must be more than a round trip.
 
-The policy "last_per_subject" cannot be continued from a sequence. Until the last message of each subject has come, a
-new consumer asks for all of them again. A subject that was written to meanwhile shows its newest message only.
+A sequence is no start for the policy "last_per_subject". Until the last message of each subject has come, a new
+consumer asks for all of them again. A subject that was written to meanwhile shows its newest message only.
 
 Not seen by any subscriber: a consumer that was set forward before its first message arrived. And with a filter, what
 limits drop while a consumer waits.
@@ -132,9 +133,9 @@ class OrderedConsumer(ResumingBuffer[D]):
     ) -> None:
         """Create the first consumer. ``config``: what to deliver, and from where on. The rest is settled here.
 
-        ``inbox``: a subject that nothing else uses. Its last token names the consumers. ``timeout``: seconds until
-        the first consumer must be followed. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of
-        silence are an alarm. ``if_missed``: see ``IfMissed``. The other ``keywords`` are those of ``PushBuffer``.
+        ``inbox``: a subject of its own. Its last token names the consumers. ``timeout``: seconds until the first
+        consumer must be followed. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of silence are
+        an alarm. ``if_missed``: see ``IfMissed``. The other ``keywords`` are those of ``PushBuffer``.
 
         Raises:
             LocalProtocolError: an ordered consumer cannot have this configuration, or a value is out of range.
@@ -201,7 +202,7 @@ class OrderedConsumer(ResumingBuffer[D]):
                 self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A consumer cannot be asked for, or nothing of it may be received. Or its stream cannot be compared."""
+        """The user is forbidden to ask for a consumer, to receive its messages, or to compare its stream."""
         is_needed = violation.subject == self._asked or self._flow.has_answered(violation.subject)
         if violation.operation == "subscribe" or is_needed:
             self._end(violation)
@@ -217,7 +218,7 @@ class OrderedConsumer(ResumingBuffer[D]):
                 self._ask_for_consumer(now)
 
     def anchor_lost(self, error: Error, now: float) -> None:
-        """The link is gone, and the consumer is not worth waiting for."""
+        """The link is gone, and the consumer with it."""
         if self._outbox.closed_error is not None or self._ready is not None:
             self._end(error)
         elif self.phase is not OrderedPhase.ENDED:
@@ -508,7 +509,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._is_there()
 
     def _failed(self, error: Error, now: float) -> None:
-        """The present consumer could not be created, or not be compared."""
+        """The present consumer failed to be created, or to be compared."""
         if self._ready is not None or stays(error):
             self._end(error)
         else:

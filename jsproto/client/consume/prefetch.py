@@ -2,10 +2,10 @@
 
 Rules:
 
-* What is buffered and under way together does not exceed the bound, in messages or in bytes.
+* What is buffered and under way together stays within the bound, in messages and in bytes.
 * More is asked for when that has fallen to the threshold.
-* One request asks for no more than the consumer allows, and waits no longer.
-* A message that did not fit into what was left gets all the room there is.
+* One request asks for as much, and waits as long, as the consumer allows at most.
+* A message larger than what was left gets all the room there is.
 * Refusals that pass by themselves are followed by pauses (``retry``). A series that lasts too long ends the stream.
 
 Not here: the requests under way, and what becomes of them (``message_stream``, ``pull_requests``).
@@ -106,7 +106,7 @@ class Prefetch:
         return body
 
     def refused(self, now: float) -> float | None:
-        """A request was refused: seconds until the next one, None when refusals have gone on for too long."""
+        """A request was refused: seconds until the next one, or None when refusals have gone on for too long."""
         return self._backoff.failed(now)
 
     def served(self) -> None:

@@ -4,8 +4,8 @@ Rules:
 
 * A consumer with priority groups is pulled from in one of them.
 * ``min_pending`` and ``min_ack_pending`` are for the policy "overflow", ``priority`` is for "prioritized".
-* A pinned client sets none of them. It learns its id from its messages (``pull_requests``).
-* What the consumer does not support is refused before anything is sent, because a server would refuse each request.
+* A pinned client leaves them out. It learns its id from its messages (``pull_requests``).
+* What the consumer lacks is refused before anything is sent, because a server would refuse each request.
 
 Not here: how requests that are refused are made again (``pull``), the server's side.
 """
@@ -62,7 +62,7 @@ class Priority:
 
     @property
     def policy(self) -> str:
-        """The policy of a consumer that it fits: under one that pins clients it sets no more than the group."""
+        """The policy of a consumer that it fits: under one that pins clients it sets the group alone."""
         if self.min_pending or self.min_ack_pending:
             return "overflow"
         return "pinned_client" if self.priority is None else "prioritized"
@@ -89,9 +89,9 @@ class Priority:
 
 
 def most_seconds(config: ConsumerConfig) -> float:
-    """Seconds that a request may wait at most, 0 for no limit.
+    """Seconds that a request may wait at most. 0 is unlimited.
 
-    A pinned client that gets nothing asks again before the server gives its place away.
+    An idle pinned client asks again before the server gives its place away.
     """
     limits = [config.max_expires or 0.0]
     if config.priority_policy == "pinned_client":

@@ -4,17 +4,18 @@ One subscription receives everything. Each pull request has a reply subject of i
 
 Rules:
 
-* A consumer has fetches or a stream of messages, not both at once.
+* A consumer has fetches or a stream of messages, one kind at a time.
 * What comes after its fetch has gone is kept in the buffer. The next fetch, or stream, takes it from there.
-* Messages that were not asked for are kept as long as the buffer has room.
-* A lost link ends requests, but neither fetches nor the stream. What is missing is asked for again on the new link.
-* Where nobody answers a request, the caller is asked to check that the consumer exists.
+* Unrequested messages are kept as long as the buffer has room.
+* A lost link ends requests alone: fetches and the stream go on. What is missing is asked for again on the new link.
+* Where a request stays unanswered, the caller is asked to check that the consumer exists.
 
 Facts (FACTS.md F5.7):
 
-* A server does not report a full ``max_ack_pending``. So a fetch that does not wait ends after ``patience`` seconds.
-* A server forgets a request when nobody listens to its reply subject any more.
-* A partial request that does not wait ends with 404.
+* A server keeps a full ``max_ack_pending`` to itself. So a fetch that takes what is there ends after ``patience``
+  seconds.
+* A server forgets a request with the last listener to its reply subject.
+* A partial request that takes what is there ends with 404.
 
 Where to look:
 
@@ -74,7 +75,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     * ``stream`` and ``consumer``: their names.
     * ``error``: why it ended, None while it lives.
-    * ``dropped``: how many messages that were not asked for found no room.
+    * ``dropped``: how many unrequested messages found a full buffer.
     * ``acker``: makes and acknowledges the messages.
 
     ``now`` is monotonic seconds in every method.
@@ -125,12 +126,12 @@ class PullConsumer(Drainable, Generic[D]):
     ) -> None:
         """Pull from ``consumer`` of ``stream``, with requests to ``api_subject``.
 
-        ``inbox``: a subject that nothing else uses. ``max_batch`` (messages), ``max_expires`` (seconds) and
-        ``max_request_bytes``: the consumer's limits for one request, which the stream of messages keeps to.
-        ``options``: further fields of the requests, such as ``group``. ``pins``: the consumer pins clients, and says
-        their ids in its messages. ``heartbeats_missed``: how many intervals of silence are an alarm.
-        ``check_consumer``: called with this object and the time when nobody answers. Then call ``consumer_checked``.
-        ``pending_msgs_limit`` and ``pending_bytes_limit`` (bytes) bound the messages that were not asked for.
+        ``inbox``: a subject of its own. ``max_batch`` (messages), ``max_expires`` (seconds) and ``max_request_bytes``:
+        the consumer's limits for one request, which the stream of messages keeps to. ``options``: further fields of the
+        requests, such as ``group``. ``pins``: the consumer pins clients, and says their ids in its messages.
+        ``heartbeats_missed``: how many intervals of silence are an alarm. ``check_consumer``: called with this object
+        and the time when a request stays unanswered. Then call ``consumer_checked``. ``pending_msgs_limit`` and
+        ``pending_bytes_limit`` (bytes) bound the unrequested messages.
 
         Raises:
             LocalProtocolError: a limit or ``heartbeats_missed`` is not greater than 0.
@@ -216,11 +217,11 @@ class PullConsumer(Drainable, Generic[D]):
         return self._begin(Fetch.immediate(batch, max_bytes, patience, now), now)
 
     def take(self, fetch: Fetch) -> list[D]:
-        """The messages of a fetch that is done. A second call returns none."""
+        """The messages of a fetch that is done. A second call returns an empty list."""
         return self.acker.messages(fetch.take())
 
     def give_back(self, fetch: Fetch, now: float) -> None:
-        """The caller does not wait for ``fetch`` any more: what it has, and what still comes, is for the next one."""
+        """The caller has stopped waiting for ``fetch``: what it has, and what still comes, is for the next one."""
         self._buffer.put_back(fetch.take())
         if not fetch.done.done:
             fetch.done.fail(LocalProtocolError("the fetch was given up"))
@@ -289,7 +290,7 @@ class PullConsumer(Drainable, Generic[D]):
         return started
 
     def stop(self, now: float, started: int | None = None) -> bool:
-        """Ask for no more, unless others share the stream of messages. True if none does.
+        """Stop asking, unless others share the stream of messages. True if it was the last one.
 
         What is buffered or still comes then is for the next fetch or ``start``. ``started``: what ``start`` returned to
         the caller that leaves. None is for all.
@@ -309,7 +310,7 @@ class PullConsumer(Drainable, Generic[D]):
         return self.acker.messages(raws)
 
     def put_back(self, messages: Sequence[ConsumerMsg]) -> None:
-        """Give back ``messages`` that were taken and not looked at. They are the next to be taken."""
+        """Give back ``messages`` that were taken and left unseen. They are the next to be taken."""
         self._buffer.put_back([message._raw for message in messages])
 
     def readable(self) -> Ticket[None]:
@@ -348,11 +349,11 @@ class PullConsumer(Drainable, Generic[D]):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a fetch was under way when the drain began, and its caller has not asked again."""
+        """Whether a fetch was under way when the drain began, and its caller has yet to ask again."""
         return self._is_awaited
 
     def end_interest(self) -> None:
-        """First half of a drain: the server is to send no more."""
+        """First half of a drain: the server is to stop sending."""
         self._outbox.end_interest(self._sid)
         self._stream.prefetch = None
         self._is_awaited = bool(self._fetches)
@@ -360,14 +361,14 @@ class PullConsumer(Drainable, Generic[D]):
     def renew_interest(self, now: float) -> None:
         """After ``end_interest``: nothing more comes of what was asked for, and the consumer can be asked again.
 
-        What is buffered stays. It does nothing after the end.
+        What is buffered stays. After the end it is ignored.
         """
         if self.error is None:
             self._renew_inbox()
             self._end_stream(ConnectionClosedError("the stream of messages was stopped"))
 
     def end_drain(self, now: float, closing: bool) -> None:
-        """Second half of a drain: nothing more can come. What is buffered can still be taken."""
+        """Second half of a drain: all has come. What is buffered can still be taken."""
         self._outbox.unsubscribe(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))
 
@@ -396,7 +397,7 @@ class PullConsumer(Drainable, Generic[D]):
         """Messages of the stream: as many as were asked for, and as the first fetch wants.
 
         All rules are applied to a run of messages at once: the sums of the ledger, the buffer and the fetch change once
-        for the run. A run that ends a fetch does not begin the next one: the rest comes in another call. Messages of a
+        for the run. A run that ends a fetch leaves the next one alone: the rest comes in another call. Messages of a
         consumer that pins clients go one by one through ``receive``, because each may say another id.
 
         Benchmark rows: ``fetch-ack``, ``fetch-ack-mixed``.
@@ -442,13 +443,13 @@ class PullConsumer(Drainable, Generic[D]):
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called, in monotonic seconds. None: no timer runs."""
+        """When ``handle_timeout`` wants to be called, in monotonic seconds. None: its timers are at rest."""
         ends = [fetch.ends_at for fetch in self._fetches]
         timer = self._timers.next()
         return min(ends if timer is None else [timer, *ends], default=None)
 
     def consumer_checked(self, error: Error | None) -> None:
-        """The answer to ``check_consumer``. ``error``: the consumer is gone. None: it is there, or nobody can say."""
+        """The answer to ``check_consumer``. ``error``: the consumer is gone. None: it is there, or that is unknown."""
         self._is_checking = False
         if error is not None:
             self._fetches.end_all(error)
@@ -457,7 +458,7 @@ class PullConsumer(Drainable, Generic[D]):
             self._outbox.rearm(self)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Messages cannot be asked for, which ends what waits for some. Or not be received or acknowledged."""
+        """Requests are forbidden, which ends what waits for messages, or receiving and acknowledging are."""
         if violation.operation == "subscribe" or is_ack_of(violation.subject, self.stream, self.consumer):
             self._outbox.unsubscribe(self._sid)
             self._end(violation)
@@ -496,7 +497,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._stream.request_more(now)
 
     def _receive_status(self, message: Msg, now: float) -> None:
-        """What is no message of a stream: a heartbeat, or the end of a request."""
+        """A heartbeat, or the end of a request."""
         try:
             status = None if message.header is None else read_status(message.header, self._api)
         except RemoteProtocolError as error:
@@ -521,13 +522,13 @@ class PullConsumer(Drainable, Generic[D]):
             self._ask_to_check(now)
 
     def _ask_to_check(self, now: float) -> None:
-        """Nobody answered: there is no leader now, or no consumer."""
+        """A request found no responder: the leader is missing now, or the consumer is."""
         if self._check_consumer is not None and not self._is_checking:
             self._is_checking = True
             self._check_consumer(self, now)
 
     def _has_room(self, size: int) -> bool:
-        """Whether a message of ``size`` bytes that was not asked for may stay."""
+        """Whether an unrequested message of ``size`` bytes may stay."""
         if self._buffer.has_room(1, size):
             return True
         self.dropped += 1
@@ -554,7 +555,7 @@ class PullConsumer(Drainable, Generic[D]):
             self._fetches.silent(ConsumerSilentError(silent))
 
     def _time_out(self, fetch: Fetch) -> None:
-        """The server has not answered a request by the time at which it must have."""
+        """The server left a request unanswered beyond its time."""
         if not self._requests.linked and self._link_error is not None:
             self._fetches.end(fetch, self._link_error)
         elif not fetch.no_wait:
@@ -567,12 +568,12 @@ class PullConsumer(Drainable, Generic[D]):
                 self._renew_inbox()
 
     def _renew_inbox(self) -> None:
-        """The server forgets the requests of an inbox that nobody listens to."""
+        """The server forgets the requests of a deserted inbox."""
         self._outbox.unsubscribe(self._sid)
         self._sid = self._outbox.subscribe(self._requests.new_inbox(), self)
 
     def _end(self, error: Error) -> None:
-        """Nothing will come any more."""
+        """The last message has come."""
         if self.error is None:
             self.error = error
             if self._fetches:  # one that has nothing ends with the error

@@ -1,16 +1,16 @@
 """The pull requests under way: what they asked for, and how much of that may still come (ADR-13, ADR-42).
 
-Each request has a reply subject of its own, so a status belongs to one request. A message does not say which request
-it serves, and a server serves several in turn. So messages and bytes are counted for all requests together:
+Each request has a reply subject of its own, so a status belongs to one request. A message leaves open which request it
+serves, and a server serves several in turn. So messages and bytes are counted for all requests together:
 
 * A request adds what it asks for to the sums.
-* A message is taken off the sums. When nothing is left, no request is under way any more.
-* A status ends its request, and what it reports as not served is taken off.
-* The sums never exceed what the requests in the ledger asked for.
+* A message is taken off the sums. When all is taken off, all requests have ended.
+* A status ends its request, and what it reports as unserved is taken off.
+* The sums stay within what the requests in the ledger asked for.
 
 Rules:
 
-* A request without an answer ``ANSWER_GRACE`` seconds after its expiry was served whole, or was lost.
+* A request that is unanswered ``ANSWER_GRACE`` seconds after its expiry was served whole, or was lost.
 * The ledger holds ``MAX_REQUESTS`` requests. The oldest one leaves it first.
 * A pinned client's requests say its id, which the consumer puts into its messages (priority groups).
 
@@ -156,7 +156,7 @@ class PullRequests:
     def make_room(self, now: float) -> None:
         """Forget the oldest requests, as long as there are too many or their time is over.
 
-        A request that was served whole differs from one that waits by nothing but its age.
+        A request that was served whole differs from one that waits by its age alone.
         """
         ledger = self._ledger
         while ledger:
@@ -200,12 +200,12 @@ class PullRequests:
         return request
 
     def withdraw(self, reply: bytes) -> None:
-        """Nothing is expected of the request with this reply subject any more."""
+        """Stop expecting anything of the request with this reply subject."""
         request = self._ledger.pop(reply)
         self._take_off(request.batch, request.max_bytes)
 
     def _take_off(self, messages: int, size: int) -> None:
-        """A request has left the ledger, ``messages`` and ``size`` bytes of it not served: correct the sums."""
+        """A request has left the ledger, ``messages`` and ``size`` bytes of it unserved: correct the sums."""
         ledger = self._ledger.values()
         self.msgs = min(max(self.msgs - messages, 0), sum([request.batch for request in ledger]))
         self.bytes = min(max(self.bytes - size, 0), sum([request.max_bytes for request in ledger]))
@@ -221,7 +221,7 @@ class PullRequests:
         return True
 
     def lost_pin(self, request: PullRequest, status: ConsumerStatus) -> bool:
-        """Whether ``request`` was refused because of the id it says. One without that id can be served."""
+        """Whether ``request`` was refused because of the id it says. One that lacks the id can be served."""
         if type(status.error) is not PinnedError or request.pin is None:
             return False
         if self._pin == request.pin:

@@ -4,10 +4,11 @@ Rules:
 
 * A gap in the consumer's count, a restart of the count, and a silence of three heartbeats are events.
 * A lost message that wants an acknowledgement is delivered again by the server.
-* In a queue group no member can see what is missing, so gaps are not looked for.
-* A push consumer that is deleted sends no notice. So the server is asked for a silent consumer.
+* A member of a queue group is blind to what is missing, so gaps count outside of groups alone.
+* A push consumer that is deleted falls silent. So the server is asked for a silent consumer.
 * The subscription ends when the consumer is gone, or delivers to another subject.
-* Without heartbeats, as in queue groups, silence is no event. The consumer is asked for after ``CHECK_AFTER`` seconds.
+* Where heartbeats are off, as in queue groups, silence is normal. The consumer is asked for after ``CHECK_AFTER``
+  seconds.
 * The end of a subscription deletes the consumer if the subscription created it and has it to itself.
 * A drained subscription deletes it after the application has taken all and asks for more.
 
@@ -104,8 +105,8 @@ class PushConsumer(PushBuffer[D]):
     def unsubscribe(self, now: float) -> Ticket[None]:
         """End it at once. What is buffered can still be taken.
 
-        The ticket completes when the consumer is deleted, or at once if the subscription does not own it. A consumer
-        that is gone already counts as deleted.
+        The ticket completes when the consumer is deleted, or at once if somebody else owns it. A consumer that is gone
+        already counts as deleted.
 
         The ticket fails with:
             Error: why the consumer cannot be deleted.
@@ -137,7 +138,7 @@ class PushConsumer(PushBuffer[D]):
         return self._session.drain(now, [self])
 
     def end_interest(self) -> None:
-        """First half of a drain: the server is to send no more."""
+        """First half of a drain: the server is to stop sending."""
         self._session.end_interest(self._sid)
 
     def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
@@ -153,14 +154,14 @@ class PushConsumer(PushBuffer[D]):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Nothing may be received or acknowledged, or flow control not be answered: the subscription ends."""
+        """The user is forbidden to receive, to acknowledge, or to answer flow control: the subscription ends."""
         subject = violation.subject
         is_ours = self._flow.has_answered(subject) or is_ack_of(subject, self.stream, self.consumer)
         if violation.operation == "subscribe" or is_ours:
             self._leave(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Nothing comes until there is a new link. If the session has ended, the subscription ends."""
+        """The next message comes on a new link. If the session has ended, the subscription ends."""
         if self._session.closed:
             self._finish(error)
         else:

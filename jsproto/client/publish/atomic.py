@@ -92,7 +92,7 @@ class AtomicBatch(Batch):
      * ``sequence``: of the last message added. The first one has 1. 0 before it.
      * ``acked``: the highest sequence that the server has answered, staged or (in phase COMMITTED) stored.
      * ``phase``: an ``AtomicPhase``.
-     * ``error``: why the batch failed, or None.
+     * ``error``: why the batch failed, else None.
     """
 
     __slots__ = (

@@ -348,7 +348,7 @@ class FastPublisher(Batch):
         self._send_ping(now)
 
     def abandon(self, now: float) -> None:
-        """Give the batch up, and the wait for acknowledgements. What was sent may be stored. No effect after the end."""
+        """Give the batch and its acknowledgements up. What was sent may be stored. No effect after the end."""
         if self.phase in ENDED:
             return
         self._step(FastStep.ABANDON)

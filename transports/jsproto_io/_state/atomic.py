@@ -1,7 +1,7 @@
 """The part of the atomic batch that never waits, for threads and for event loops.
 
 Rules: those of ``_state.shared``. The input that adds a message also returns the ticket of its answer. So an answer
-that comes in between cannot be missed.
+that comes in between is noticed.
 
 Not here: the verbs that wait (``_blocking.atomic`` and ``_aio.atomic``).
 """

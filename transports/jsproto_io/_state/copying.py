@@ -78,7 +78,7 @@ class StreamCopyBase:
 
     @property
     def position(self) -> int:
-        """The stream sequence of the source up to which all is stored in the target. 0: nothing, or not known yet."""
+        """The stream sequence of the source up to which all is stored in the target. 0: empty, or unknown yet."""
         return 0 if self._copier is None else self._copier.position
 
     @property
@@ -88,7 +88,7 @@ class StreamCopyBase:
 
     @property
     def lag(self) -> int | None:
-        """How many messages of the consumer are not stored, by the last one that was taken. None: not known yet.
+        """How many messages of the consumer wait to be stored, by the last one that was taken. None: unknown yet.
 
         A consumer that is paused goes on counting, so its lag grows.
         """
@@ -112,7 +112,7 @@ class StreamCopyBase:
     def stop(self) -> None:
         """Make the run at work return after what was taken is stored and confirmed. Any thread may call it.
 
-        Without a run it does nothing.
+        Outside a run it is ignored.
         """
         self._stopped = self._is_running
         source = self._source
@@ -157,7 +157,7 @@ class StreamCopyBase:
         return taken, Ticket() if source.pending_msgs else source.news()
 
     def _is_over(self, source: SourcingConsumer[Any]) -> bool:
-        """Whether the run takes no more."""
+        """Whether the run has stopped taking."""
         return self._stopped or (self._goal is not None and self._goal.is_reached(source))
 
     def _confirm(self, copier: Copier, source: SourcingConsumer[Any], now: float) -> None:

@@ -7,7 +7,7 @@ a line of its own, perhaps between two lines of dashes, or with the public key.
 Rules
  * Files are read when ``connect()`` is called, so that mistakes show there.
  * They are read again for each link, so that renewed credentials are used.
- * No error shows a part of them.
+ * Errors leave all of them out.
  * ``cryptography`` signs. Only signing needs it (extra ``nkeys``).
 
 Not here: what is sent to the server (``jsproto.client.connection.link``).
@@ -135,7 +135,7 @@ def _read(name: str, path: object) -> str:
 
 
 def looks_secret(path: str) -> bool:
-    """Whether a path looks like a seed, a JWT or the content of a file: then it may not be shown."""
+    """Whether a path looks like a seed, a JWT or the content of a file: then it stays hidden."""
     return _SECRET.match(path) is not None
 
 

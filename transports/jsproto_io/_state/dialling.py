@@ -58,7 +58,7 @@ class AddressRace:
         return address
 
     def failed(self, error: OSError) -> None:
-        """One of the addresses cannot be reached: the next one is due."""
+        """One of the addresses is unreachable: the next one is due."""
         self._failure = self._failure or error
         self._under_way -= 1
         if self._left:

@@ -1,7 +1,7 @@
 """What a fork does to the connections of this process: those of the child end, those of the parent go on.
 
-Rules: a child shares its parent's sockets and selectors. So nothing is sent, received, registered or shut down in the
-child. An object is registered when it is whole, since a fork may come at any moment, from any thread.
+Rules: a child shares its parent's sockets and selectors. So the child leaves sockets, selectors and TLS as they are. An
+object is registered when it is whole, since a fork may come at any moment, from any thread.
 
 Not here: what each driver lets go of (``_disown``).
 """

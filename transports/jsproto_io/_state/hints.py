@@ -1,6 +1,6 @@
 """What nats-py calls the verbs of JetStream, for whoever types its names.
 
-Rules: a name that is asked for in vain is told with ours. A name that is ours is not here.
+Rules: a name that is asked for in vain is told with ours. It leaves out names that are ours.
 
 Not here: the table of all names (``NATS_PY.md``).
 """

@@ -86,7 +86,7 @@ def merged_headers(
 ) -> HeadersLike | None:
     """``headers`` with those that ``keywords`` stand for. ``subject``: None for no message at all.
 
-    Errors as of ``publish_headers``, and LocalProtocolError for keywords without a message.
+    Errors as of ``publish_headers``, and LocalProtocolError for keywords that lack a message.
     """
     if not keywords:
         return headers

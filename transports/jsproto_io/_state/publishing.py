@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Hand:
-    """What one call of ``publish_many`` has taken from its caller and not published.
+    """What one call of ``publish_many`` has taken from its caller and holds back.
 
     These are ``messages``, then those of ``rest`` from ``place`` on. Without a ``rest`` they came from an iterator, and
     nobody else has them.
@@ -48,7 +48,7 @@ class Hand:
 class PublishesSome(ABC):
     """Publishes the part of a hand that finds room, and keeps what is in the hands of calls that were interrupted.
 
-    A message leaves the hand after the core has it: an interrupt in between may double it, and loses none.
+    A message leaves the hand after the core has it: an interrupt in between may double it, and keeps it.
     """
 
     _connection: ConnectionBase
@@ -217,7 +217,7 @@ class PipelinedPublisherBase(PublishesSome):
 
     @property
     def pending(self) -> int:
-        """How many messages are without an answer."""
+        """How many messages wait for an answer."""
         return self._core.pending
 
     @property
@@ -232,7 +232,7 @@ class PipelinedPublisherBase(PublishesSome):
 
     @property
     def error(self) -> Error | None:
-        """Why nothing can be published any more. None: it can."""
+        """Why publishing has ended. None: it can."""
         return self._core.error
 
 

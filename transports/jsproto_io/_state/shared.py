@@ -2,8 +2,8 @@
 
 Rules
  * A call is one input to the core, and returns at once.
- * What is taken from a buffer of the core is stored within that input. So a wait that is interrupted or given up loses
-   no message.
+ * What is taken from a buffer of the core is stored within that input. So a wait that is interrupted or given up keeps
+   its messages.
 
 Not here: the verbs that wait (``_blocking.connection`` and ``_aio.connection``).
 """
@@ -78,7 +78,7 @@ class ConnectionBase(ABC):
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
         """Call ``verb(now)`` on the core, as one input, then drain its outputs.
 
-        ``coalesce``: the verb nearly always only queues bytes. There is no drain while nothing would come too late.
+        ``coalesce``: the verb nearly always only queues bytes. A drain waits only for what would come too late.
         """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class ConnectionBase(ABC):
 
     @abstractmethod
     def _is_at_work(self, who: object) -> bool:
-        """Whether this caller, of ``_who_calls``, has not ended."""
+        """Whether this caller, of ``_who_calls``, still lives."""
 
     def _has_takers(self, drained: Iterable[Drainable]) -> bool:
         """Whether somebody else has not taken all that was drained, or may be about to acknowledge the last of it."""
@@ -135,7 +135,7 @@ class ConnectionBase(ABC):
         return session.error is not None or session.connected.error is not None or not session.closed
 
     def new_inbox(self) -> str:
-        """A subject for answers that no other client uses."""
+        """A subject for answers to this client alone."""
         return self._call(lambda now: self._session.new_inbox())
 
     @property
@@ -145,7 +145,7 @@ class ConnectionBase(ABC):
 
     @property
     def connected_url(self) -> str | None:
-        """The server's URL, without credentials. None: there was no link yet."""
+        """The server's URL, freed of credentials. None: there was no link yet."""
         return self._session.url
 
     @property
@@ -209,7 +209,7 @@ class MessageBase:
 
     @property
     def headers(self) -> Headers:
-        """The headers, empty when the message has none.
+        """The headers, empty for a plain message.
 
         Raises:
             RemoteProtocolError: the header block is malformed.
@@ -308,7 +308,7 @@ class FastPublisherBase(BatchBase, PublishesSome):
 
     @property
     def _is_committing(self) -> bool:
-        """Whether a commit was sent, perhaps acknowledged. There is no room to wait for any more."""
+        """Whether a commit was sent, perhaps acknowledged. The wait for room is over."""
         return self._core.phase in (FastPhase.COMMITTING, FastPhase.COMMITTED)
 
     @property

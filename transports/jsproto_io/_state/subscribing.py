@@ -47,7 +47,7 @@ class ServedBase:
     _ends_later = False  # a finalizer has begun to end it, while it is dropped
 
     def _unsubscribe_core(self, now: float) -> None:
-        """End the subscription of a callback that gets no more messages."""
+        """End the subscription of a callback that has failed."""
         self._core.unsubscribe(now)
 
     def _begin_serving(self) -> None:
@@ -134,7 +134,7 @@ class PushSubscriptionBase(ServedBase, ConsumerNames):
 
 
 def _unsubscribe_and_keep_consumer(core: Pushed[Any], now: float) -> None:
-    """End the subscription of a dropped object. Its consumer stays, since nothing says that it is not wanted."""
+    """End the subscription of a dropped object. Its consumer stays, since somebody may want it."""
     if core.error is None:
         if isinstance(core, PushConsumer):
             core.owned = False

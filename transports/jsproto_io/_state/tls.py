@@ -1,10 +1,10 @@
 """A session inside TLS, when the options or the server want it: bytes in and bytes out, like the session itself.
 
 Rules
- * The drivers know nothing of TLS.
+ * The drivers leave TLS to it.
  * Nothing here waits or touches a socket: TLS reads from memory and writes to memory.
- * Until TLS is wanted, the session works as without it.
- * No error shows more than the reason that OpenSSL gives.
+ * Until TLS is wanted, bytes pass as they are.
+ * Errors show the reason that OpenSSL gives, and that alone.
 
 Not here: when TLS begins (``jsproto.client.connection.link``).
 """

@@ -14,7 +14,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str) -> Zone | None:
-    """The time zone of that name, such as ``Europe/Berlin``. None: the machine does not know it."""
+    """The time zone of that name, such as ``Europe/Berlin``. None: the machine lacks it."""
     try:
         rules = ZoneInfo(name)
     except (KeyError, OSError, ValueError):  # it is unknown, a folder of names, or no name

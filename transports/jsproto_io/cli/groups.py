@@ -1,7 +1,7 @@
 """How the commands are found: each one's module is imported when it is called, and wrong usage is one line.
 
 Rules
- * ``jsproto --version`` and a command import no other command, nor what another command needs.
+ * ``jsproto --version`` and each command import what they need themselves, and that alone.
  * What typer says of wrong options becomes one line on standard error, and exit code 2.
  * ``--help`` shows all commands, and so imports them all.
 

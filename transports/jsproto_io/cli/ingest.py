@@ -97,7 +97,7 @@ class Ingest:
 
     @property
     def missing(self) -> int:
-        """How many of the acknowledged messages the server did not store (gap mode ``ok``)."""
+        """How many of the acknowledged messages the server left out (gap mode ``ok``)."""
         return len(self.refused) + sum(gap.last_missing - gap.first_missing + 1 for gap in self.lost)
 
 

@@ -2,8 +2,7 @@
 
 Rules
  * Text: a line with the sequence, the time and the subject, the headers, then the payload.
- * A payload that is no text is shown as its first bytes in hexadecimal digits. Nothing reaches the terminal that the
-   terminal would obey.
+ * A binary payload is shown as its first bytes in hexadecimal digits. What the terminal would obey is escaped.
  * JSON: one object a line. A payload that is UTF-8 is ``data``, another one is ``data_base64``.
  * Raw: the bytes of the payload, and after them the end that was asked for.
 

@@ -1,7 +1,7 @@
 """Copying a stream into another one, with what the target has known at every moment.
 
 Rules
- * The consumer is created if it is not there. It stays, and so does what it has acknowledged.
+ * The consumer is created if it is missing. It stays, and so does what it has acknowledged.
  * The target is created only where that was asked for.
  * After any exception the next run goes on where this one was.
 
@@ -74,7 +74,7 @@ class MirrorPlan:
 class Mirrored:
     """What one run has done. ``copy`` is None before it begins.
 
-    ``skipped`` are the first and the last sequences of what was not copied, as far as there were any.
+    ``skipped`` are the first and the last sequences of what was passed over, as far as there were any.
     """
 
     copy: StreamCopy | None = None

@@ -4,8 +4,8 @@ Rules
  * One record becomes one message.
  * CSV: a JSON object by the names of the header row. Every value is a string as it stands in the file.
  * JSON lines: the line unchanged, once it is known to be JSON. Blank lines are skipped.
- * Lines: the bytes without the end of the line.
- * Nothing is guessed and nothing is dropped: what does not fit raises ``BadInput`` with the number of its line.
+ * Lines: the bytes up to the end of the line.
+ * The input is taken as it is, and all of it: an unfit line raises ``BadInput`` with its number.
  * Memory is bounded: one line is held, and a line has a longest length.
 
 Not here: publishing, and what is shown.
@@ -37,7 +37,7 @@ Record: TypeAlias = tuple[int, str, bytes]  # number of its (last) line, subject
 
 
 class BadInput(Exception):
-    """The input is damaged or does not fit. The text says where."""
+    """The input is damaged or unfit. The text says where."""
 
 
 class BadUsage(Exception):
@@ -54,7 +54,7 @@ class Format(StrEnum):
 
 
 class Unsafe(StrEnum):
-    """What to do with a value that is no subject token as it stands."""
+    """What to do with a value that is unfit as a subject token."""
 
     REFUSE = "refuse"
     REPLACE = "replace"
@@ -154,7 +154,7 @@ class Template:
     _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f.*>\ud800-\udfff]")
 
     def __init__(self, text: str, unsafe: Unsafe = Unsafe.REFUSE) -> None:
-        """BadUsage when ``text`` is no subject."""
+        """BadUsage when ``text`` is unfit as a subject."""
         self.text = text
         self.fields: tuple[str, ...] = tuple(self._FIELD.findall(text))
         fixed = self._FIELD.sub("x", text)
@@ -178,7 +178,7 @@ class Template:
         return first.upper()
 
     def subject(self, values: Sequence[str]) -> str:
-        """The subject for the values of ``fields``. BadInput names the value that is no token."""
+        """The subject for the values of ``fields``. BadInput names the value that is unfit."""
         for value in values:
             if not value or self._UNSAFE.search(value):
                 break
@@ -232,7 +232,7 @@ def read_lines(source: Source) -> Iterator[bytes]:
 
 
 def _text_lines(source: Source) -> Iterator[str]:
-    """The lines as text, decoded one by one: a decoder that reads ahead cannot say which line is broken."""
+    """The lines as text, decoded one by one, which tells which line is broken."""
     for number, line in enumerate(read_lines(source), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -11,7 +11,7 @@
 Rules
  * Results go to standard output, everything else to standard error.
  * With ``--json`` standard output has JSON objects alone, one a line. After a failure the last one says so.
- * There is no progress bar where standard error is no terminal.
+ * A progress bar shows on a terminal alone.
  * A reader that goes away ends the command without a word, as SIGPIPE ends other programs.
  * Each failure by input, server or user becomes one line, which also says what was acknowledged. A traceback is a
    defect.
@@ -45,7 +45,7 @@ from jsproto_io.nats_server import NatsServerNotFoundError
 
 
 class Failure(Exception):
-    """A command cannot do what it was asked for. The text says why, and what to do."""
+    """A command has failed. The text says why, and what to do."""
 
 
 BROKEN_PIPE: Final = 128 + 13  # SIGPIPE, which Windows does not have
@@ -53,7 +53,7 @@ FAILURES: Final = (BadUsage, BadInput, Failure, Error, OSError, KeyboardInterrup
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line, without control characters for the terminal: it may come from a peer."""
+    """``text`` on one line, freed of control characters for the terminal: it may come from a peer."""
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
@@ -143,7 +143,7 @@ class Screen:
             print(f"jsproto: {one_line(line)}", file=sys.stderr, flush=True)
 
     def progress(self, *columns: ProgressColumn) -> Progress:
-        """A progress display that disappears at the end. Without a terminal it shows nothing."""
+        """A progress display that disappears at the end. It shows on a terminal alone."""
         return Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -174,7 +174,7 @@ class Stop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A block that a signal does not interrupt. KeyboardInterrupt follows after it."""
+        """A block that holds signals back. KeyboardInterrupt follows after it."""
         self._held = True
         try:
             yield
@@ -231,7 +231,7 @@ def running(
 
 
 def _give_up_output() -> None:
-    """Lead standard output nowhere, so that the interpreter does not complain when it ends."""
+    """Lead standard output nowhere, which keeps the interpreter quiet when it ends."""
     with suppress(OSError, ValueError):
         output = sys.stdout.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,7 +1,7 @@
 """Values as people write them on the command line: durations, sizes, times, headers, fields of a configuration.
 
 Rules
- * Nothing is guessed: what does not fit raises BadUsage, which names the option and shows a valid value.
+ * An unfit value raises BadUsage, which names the option and shows a valid value.
  * A time has a time zone. A duration has a unit.
 
 Not here: what a server takes (the library and the server check that).

@@ -1,7 +1,7 @@
 """``jsproto bench``: how quickly this library, and nats-py if it is installed, publish, fetch and read on your server.
 
 Rules
- * Each measurement has a stream of its own, which is deleted after it. Others are not touched.
+ * Each measurement has a stream of its own, which is deleted after it. Others stay as they are.
  * The clock runs until the last message is acknowledged, or was received.
  * One process, one connection, one measurement after the other.
 

@@ -1,7 +1,7 @@
 """``jsproto consume``: print the messages of a stream in order, or those of a consumer, and acknowledge them.
 
 Rules
- * Without a consumer the stream is read by an ordered one: each message once, and nothing in the stream changes.
+ * A stream named alone is read by an ordered consumer: each message once, and the stream stays as it is.
  * A message is acknowledged after it has been printed, and the reader of standard output has it.
  * Without --follow it ends after what is there.
 
@@ -130,7 +130,7 @@ def consume(
     raw: Raw = False,
     null: Null = False,
 ) -> None:
-    """Print the messages of a stream in order, each once, and change nothing in it.
+    """Print the messages of a stream in order, each once, and leave it as it is.
 
     With --consumer, --durable or --ack they are pulled from a consumer. Without --ack they are delivered again later.
     """
@@ -210,6 +210,6 @@ def _ordered(js: JetStream, plan: ConsumePlan) -> Iterator[list[JSMsg]]:
 
 
 def _at_end(subscription: PushSubscription, seen: int) -> bool:
-    """Whether nothing is left to deliver, and nothing delivered that was not seen."""
+    """Whether all is delivered, and all that was delivered was seen."""
     info = subscription.consumer_info()
     return not info.num_pending and info.delivered.consumer_seq <= seen

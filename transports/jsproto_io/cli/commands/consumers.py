@@ -150,8 +150,8 @@ def reset(
     The ack floor is the sequence up to which all is acknowledged. What comes after it is delivered again. Programs
     that read from the consumer keep their subscriptions. Needs nats-server 2.14.
 
-    --seq goes back or ahead. Ahead in a work queue, what is left out stays in the stream, and is not delivered any
-    more. In an interest stream it is deleted if no other consumer wants it.
+    --seq goes back or ahead. Ahead in a work queue, what is left out stays in the stream, past all deliveries. In an
+    interest stream it is deleted unless another consumer wants it.
     """
     screen = common.screen()
     data: dict[str, Any] = {"stream": stream, "consumer": consumer}

@@ -1,8 +1,8 @@
 """``jsproto get``: print stored messages: one, a range, the last ones of subjects, or a snapshot.
 
 Rules
- * No consumer is made, and nothing in the stream changes.
- * One message comes from the leader where the stream allows no Direct Get. More of them need one.
+ * It saves a consumer, and leaves the stream as it is.
+ * One message comes from the leader where the stream forbids Direct Get. More of them need one.
  * The payload of one message alone is printed by --raw as it is, without a line end.
 
 Not here: waiting for messages (``consume``).
@@ -121,7 +121,7 @@ def get(
     raw: Raw = False,
     null: Null = False,
 ) -> None:
-    """Print stored messages, without a consumer. More than one needs a stream with --allow-direct."""
+    """Print stored messages. More than one needs a stream with --allow-direct."""
     screen = common.screen()
     printed = 0
     with running(screen, note=lambda: f"; {printed:,} printed" if printed else "", data=lambda: {"printed": printed}):
@@ -172,7 +172,7 @@ def _read(js: JetStream, plan: GetPlan, point: Any) -> Iterator[StoredMsg]:
 
 
 def _read_one(js: JetStream, plan: GetPlan) -> StoredMsg:
-    """One message, of the leader where the stream allows no Direct Get."""
+    """One message, of the leader where the stream forbids Direct Get."""
     if plan.last:
         return js.get_last_msg(plan.stream, plan.subjects[0], level="leader" if plan.leader else None)
     if not plan.leader:

@@ -119,7 +119,7 @@ def ingest_command(
 
 
 def acknowledged(result: Ingest, skipped: int) -> str:
-    """The part of an error line about stored records, and where to continue. Empty if the batch did not begin."""
+    """The part of an error line about stored records, and where to continue. Empty before the batch begins."""
     if not result.acks and result.ack is None:
         return ""
     done = skipped + result.acked

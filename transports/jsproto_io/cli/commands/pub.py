@@ -2,7 +2,7 @@
 
 Rules
  * One after the other: a message leaves when the one before it is stored. So what an error leaves stored is known.
- * Nothing is published before all options are checked.
+ * All options are checked before the first message.
 
 Not here: many records (``ingest``, which is quicker).
 """
@@ -128,7 +128,7 @@ def pub(
 
 
 def _options(header: list[str] | None, ttl: str | None, delay: str | None, target: str | None) -> dict[str, Any]:
-    """The keywords of a publish. BadUsage: a value cannot be one."""
+    """The keywords of a publish. BadUsage: a value is impossible."""
     options: dict[str, Any] = {}
     if header:
         options["headers"] = values.headers(header)

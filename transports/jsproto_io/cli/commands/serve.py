@@ -20,7 +20,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def serve_command(context: typer.Context) -> None:
-    """Run a JetStream server in memory, for tests of any client. It is no database.
+    """Run a JetStream server in memory, for tests of any client. It is for tests.
 
     The flags are those of "python -m jsproto_io.serve", and --memory.
     """

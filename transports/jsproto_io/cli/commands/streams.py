@@ -1,7 +1,7 @@
 """``jsproto stream``: list, look at, create, change, empty and delete streams.
 
 Rules
- * What destroys asks before, and refuses where nobody can be asked. ``--force`` does not ask.
+ * What destroys asks before, and refuses where nobody can be asked. ``--force`` skips the question.
  * JSON is the server's own.
 
 Not here: tables (``tables``), the options of a configuration (``configuring``).

@@ -38,7 +38,7 @@ def sub(
     raw: Raw = False,
     null: Null = False,
 ) -> None:
-    """Print the messages of a subject as they come, until Ctrl-C or --count. What came before is not there."""
+    """Print the messages of a subject as they come, until Ctrl-C or --count. What came before is gone."""
     screen = common.screen()
     taken = 0
 
@@ -58,7 +58,7 @@ def sub(
 
 
 def check_raw(raw: bool, null: bool, as_json: bool) -> None:
-    """BadUsage where the options of printing cannot stand together."""
+    """BadUsage where the options of printing contradict each other."""
     if null and not raw:
         raise BadUsage("--null needs --raw")
     if raw and as_json:
