@@ -627,7 +627,7 @@ class MirrorAnswerError(Error):
 
 
 class StreamRecreatedError(Error):
-    """``stream`` was deleted and made anew while it was read: what was received is of the one that is gone.
+    """``stream`` was deleted and made anew while it was read: the messages received are of the old one.
 
     A consistent session goes on with the new one after ``forget(stream)``.
     """

@@ -1,6 +1,7 @@
 """What a session tells the application: facts, not answers (answers are tickets).
 
-Rules: events are immutable to the type checker, carry no payloads and no secrets, and losing one loses no state.
+Rules: events are immutable to the type checker, and free of payloads, secrets and state. One that is lost costs news
+alone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ServerInfoChanged:
 class LameDuckMode:
     """The server ``url`` is about to go, and will close its connections one by one.
 
-    Where there is another server the connection moves there before, at a moment when no answer and no batch is open.
+    If there is another server, the connection moves there before, at a moment when answers and batches are complete.
     """
 
     url: str
@@ -165,8 +166,8 @@ class OrderedConsumerRecreated:
 class StreamRecreated:
     """A stream that is read in order was deleted and made again: the first message of the new one comes next.
 
-    ``last_seq``: the sequence up to which the old one was received. What it had after that is gone. Where the user may
-    not ask for the stream's information nobody can tell, and reading goes on after ``last_seq``.
+    ``last_seq``: the sequence up to which the old one was received. What it had after that is gone. A user who is
+    forbidden to ask for the stream's information misses this, and reading goes on after ``last_seq``.
     """
 
     stream: str

@@ -175,8 +175,8 @@ class BulkOutbox(Outbox):
 
         Each is a pair of subject and payload, or has headers as well: None, or a mapping. Returns how many it took, 0
         to all. The reply subject of each is a number between the two parts of ``reply``, and the numbers count up from
-        ``first``. ``publish`` is called for the first message that is left (a bad subject, headers that it does not
-        take, a large payload, no room), and raises if it must. A header whose name begins with ``Nats-Batch-`` is never
+        ``first``. The caller gives the first message that is left (a bad subject, unusual headers, a large payload, a
+        full buffer) to ``publish``, which raises if it must. A header whose name begins with ``Nats-Batch-`` is never
         taken. Never raises itself.
         """
         return 0

@@ -58,7 +58,7 @@ class JetStream(Reads, Subscriptions):
     ) -> Ticket[PubAck]:
         """Publish and wait for the acknowledgement that it is stored.
 
-        A message that no stream takes is sent again: it has reached nobody, so nothing can be stored twice.
+        A message that no stream takes has reached nobody, so it is sent again.
 
         * ``timeout``: seconds, for all attempts together. ``options``: see ``PublishOptions``.
         * ``retry_attempts``, ``retry_wait``: how often, -1 for no limit, and after how many seconds. None: those of the

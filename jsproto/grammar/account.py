@@ -1,7 +1,7 @@
 """Models of what servers say about an account: its limits, and how much of them it uses.
 
-Rules: those of ``config``: names of the wire, what was not said is None and is not written, unknown fields are kept in
-``extra`` and written back, known ones have the right type.
+Rules, as in ``config``: names are those of the wire. An unset field is None and stays unwritten. Unknown fields are
+kept in ``extra`` and written back, known ones have the right type.
 
 Not here: streams (``config``), the limits that the server role enforces (``server.AccountLimits``).
 """

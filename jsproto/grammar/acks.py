@@ -5,12 +5,12 @@ Two dialects of the flow messages are read, told apart by their content, and par
 * released (nats-server from 2.14, the default when writing): ``type`` is ``ack``, ``gap`` or ``err``.
 * draft (the text of ADR-50): one object of ``last_seq``, ``seq``, ``ack_msgs`` and ``error``, zeros left out.
 
-Rules: every number is checked (a rate is 1 to 65535, the sequence of a message at least 1). Unknown fields
-are ignored, an unknown ``type`` is an error. Whatever the bytes, only RemoteProtocolError is raised. An error
-of the server is returned, not raised. The first lost message is ``first_missing`` in both dialects: the draft
-writes the last received one, the released server the first missing one, both as ``last_seq``. Released
-encodings are byte for byte what nats-server 2.15.1 sends, the blank in ``"duplicate": true`` included. 2.11
-also puts one before ``"seq"``, which is read and never written.
+Rules: every number is checked (a rate is 1 to 65535, the sequence of a message at least 1). Unknown fields are ignored,
+an unknown ``type`` is an error. Whatever the bytes, only RemoteProtocolError is raised. An error of the server is
+returned, not raised. The first lost message is ``first_missing`` in both dialects: the draft writes the last received
+one, the released server the first missing one, both as ``last_seq``. Released encodings are byte for byte those of
+nats-server 2.15.1, with the blank in ``"duplicate": true``. 2.11 also puts one before ``"seq"``, which is read and
+never written.
 
 Not here: the zero-byte acknowledgements of atomic batches, what an acknowledgement means for a batch
 (``client``).

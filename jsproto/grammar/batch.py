@@ -90,7 +90,7 @@ def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
 
 
 def strip_batch_headers(headers: HeadersLike | None) -> Headers:
-    """``headers`` without those of an atomic batch: what a message that was read can be published with again.
+    """``headers`` freed of those of an atomic batch, to publish a message again that was read.
 
     BadHeaderError for unsendable ones.
     """

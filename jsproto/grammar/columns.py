@@ -96,8 +96,9 @@ def next_columns(
 ) -> StoredColumns | None:
     """The columns of replies that follow ``previous`` in a page, and each other (``next_sequences``): of all, or None.
 
-    None, too, when they are written otherwise than servers do, or when some are left out and a reply lacks the number
-    of the one before. Then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
+    None, too, when they have another form than servers give them, or when some are left out and a reply lacks the
+    number of the one before. Then they are looked at one by one. ``fields``: what the blocks say, if that was found
+    already.
     """
     found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
@@ -130,7 +131,7 @@ def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
 
 
 def _found(blocks: Sequence[bytes]) -> Fields | None:
-    """What all blocks say, or None if one of them is written otherwise."""
+    """What all blocks say, or None if one of them has another form."""
     text = b"".join(blocks)
     pieces = _SERVER_PART.split(text)
     count = len(blocks)

@@ -1,10 +1,10 @@
 """Models of what servers say about themselves and about streams: configuration, state, INFO.
 
-Rules: names are those of the wire. What a server (or a caller) left out is None and is left out again: unset stays
-unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer server added. Known
-fields have the right type, or the whole document is refused. JSON's null means unset. Objects inside a configuration
-(placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields survive. Values stay as
-they were made.
+Rules: names are those of the wire. A field that a server (or a caller) left out is None and is left out again: unset
+stays unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer server added.
+Known fields have the right type, or the whole document is refused. JSON's null means unset. Objects inside a
+configuration (placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields survive.
+Values stay as they were made.
 
 Durations are seconds wherever they are read or written, as a number or a timedelta, and nanoseconds in JSON alone. What
 was read is ``Seconds``, exact to the nanosecond.
@@ -104,8 +104,8 @@ class ExternalStream(TypedDict, total=False):
 class SourceConsumer(TypedDict, total=False):
     """A durable consumer made beforehand, for sourcing (servers from 2.14). See ``sourcing_consumer``.
 
-    A source that gets one by an update is another source to servers, and copies again what the consumer delivers: a
-    safe change to a durable source takes three steps (FACTS.md F4.10).
+    A source that gets one by an update is another source to servers, and copies again what the consumer delivers. A
+    safe change takes three steps (FACTS.md F4.10).
 
     ``server_managed`` is of the proposal. Releases up to 2.15 refuse it (FACTS.md F4.11).
     """

@@ -3,8 +3,8 @@
 Rules: names keep their case and are compared with it, lines keep their order, a name may occur again. A name is
 printable ASCII except the colon. A value is any text without CR, LF and NUL, and blanks around it are not part of it. A
 status is only ever what stands in the first line. A header called ``Status`` is data. Blocks stay bytes until somebody
-asks. ``Headers`` cannot be built of what could not be sent, so nothing can be injected. A malformed block that was
-received raises RemoteProtocolError when it is read: that concerns its message alone, and the connection lives.
+asks. ``Headers`` refuses what is unsendable, which rules injection out. A malformed block that was received raises
+RemoteProtocolError when it is read: that concerns its message alone, and the connection lives.
 
 Values are UTF-8. Other bytes come out as surrogate escapes and go back unchanged.
 

@@ -1,6 +1,7 @@
 """A position in a stream, with what proves it later: which stream, up to which sequence, and a witness.
 
-* A position means "up to here": its sequence is that of the last message that was read, copied or stored. 0: none was.
+* A position means "up to here": its sequence is that of the last message that was read, copied or stored. 0 is the
+  beginning.
 * The identity tells a stream from another one of the same name. It is text that is compared, and never read:
   ``created`` in nanoseconds, or from nats-server 2.15 the text of ``Nats-Stream-Identity``. One program uses one kind.
 * The witness is the time stamp of the message at the sequence, in nanoseconds since the epoch. A stream that comes back

@@ -1,8 +1,8 @@
 """A stored message as Direct Get delivers it (ADR-31): the user's headers in front, the server's after them.
 
-Rules: parsing costs at delivery only what paging needs (two sequences and the pending count). Everything else is
-parsed when asked. The server appends its headers, so of a name that occurs twice the last one is the server's: a
-stored header called ``Nats-Sequence`` cannot spoof it. The user's headers are what stands before the server's block.
+Rules: parsing costs at delivery only what paging needs (two sequences and the pending count). Everything else is parsed
+when asked. The server appends its headers, so the last one of a name is the server's: a stored header called
+``Nats-Sequence`` is harmless. The user's headers are what stands before the server's block.
 
 Not here: the end-of-batch status (``client.read.direct``), replies without headers (``no_hdr``).
 """

@@ -168,8 +168,8 @@ def parse_timestamp(text: bytes | str) -> int:
 
     Digits of the fraction after the ninth are dropped, as Go does.
 
-    How it works: servers write nine digits nine times in ten, and what is read together was often stored within the
-    same second, which is looked up. Pays: ``direct-get-fields``.
+    How it works: servers write nine digits nine times in ten, and messages read together often share the second, which
+    is looked up. Pays: ``direct-get-fields``.
     """
     fraction = text[20:-1]
     if len(fraction) == 9 and text[-1] == _Z and fraction.isdigit() and (whole := _wholes.get(text[:20])) is not None:
@@ -188,8 +188,8 @@ def parse_timestamps(texts: Sequence[bytes]) -> list[int] | None:
     """``parse_timestamp`` of each, of which there is one. None: some are outside a second, or written otherwise than
     servers do.
 
-    How it works: what is read together was mostly stored within one second, at which the text of all is split. What is
-    left of each are digits, so each time stamp began and ended there. Pays: ``direct-get-fields``.
+    How it works: messages read together were mostly stored within one second, at which the text of all is split. What
+    is left of each are digits, so each time stamp began and ended there. Pays: ``direct-get-fields``.
     """
     second = texts[0][:20]
     if not texts[-1].startswith(second):

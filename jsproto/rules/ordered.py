@@ -2,8 +2,7 @@
 
 * A server-side consumer is asked for (CREATING). Its stream is compared with the one that was asked for before
   (COMPARING), and then its deliveries are taken (FOLLOWING).
-* Whatever is wrong with it, it is left, and another one is asked for: at once, after a pause, when the buffer has room,
-  or on a new link.
+* A consumer with any fault is left for another one: at once, after a pause, when the buffer has room, or on a new link.
 * Only ENDED is for good.
 
 Not here: when a consumer is left and how long a pause is (``client.consume.ordered``).

@@ -1,4 +1,4 @@
-"""Whether a position still means what it meant: what a stream's leader says about it, and what that proves.
+"""Proof that a position still means what it meant: what the stream's leader says about it.
 
 * A stream with another identity was deleted and made again. So was one that is younger than the message at the
   position, where the identity is unknown. A stream that was restored has messages that are older than itself.

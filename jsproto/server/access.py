@@ -242,7 +242,7 @@ class Grants:
 
 
 def _found(entries: Iterable[str], pattern: str) -> tuple[bool, list[str]]:
-    """Whether an entry without a queue group matches ``pattern``, and the queue groups of those that have one."""
+    """Whether an entry for all subscribers matches ``pattern``, and the queue groups of the other entries that do."""
     plain, groups = False, []
     for entry in entries:
         subject, group = _split(entry)

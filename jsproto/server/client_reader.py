@@ -63,7 +63,7 @@ class ClientReader:
     """Reads what one client sends.
 
     Attributes: ``error`` (the words with which the link ends, None while all is well) and ``start`` (the first byte of
-    what cannot be read).
+    the unreadable rest).
     """
 
     __slots__ = ("_head", "_max_payload", "_tail", "_terms", "error", "start")

@@ -95,7 +95,7 @@ class ServerSession:
     * ``error``: why the server ended the connection, in the words of ``-ERR`` if it sent one, else None.
     * ``interests``: the client's subscriptions, by their ids.
     * ``echo``, ``headers``, ``no_responders``: what the client said in CONNECT.
-    * ``user``: who the client is. None: a server without users does not ask, and others do not know yet.
+    * ``user``: who the client is. None: the server has no users, or the client has yet to say.
     * ``said``: the texts in CONNECT, such as ``name`` and ``lang``.
     * ``outstanding_pings``: how many PINGs were sent since the client's last PONG.
     * ``since``: when the connection was accepted, in seconds. ``client_id``, ``client_ip``: what INFO says.

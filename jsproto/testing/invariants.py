@@ -83,7 +83,7 @@ def check_copied_once(
 
 
 def check_monotone(sequences: Iterable[int]) -> None:
-    """What one client saw never goes back: sequences that it read, or that were acknowledged to it.
+    """The sequences that one client read, or that were acknowledged to it, never go back.
 
     Raises:
         InvariantError: a sequence is lower than the one before.

@@ -96,8 +96,8 @@ class SplitMix64:
 class Pipe:
     """One direction of a link: bytes go in with ``send`` and come out with ``arrived``.
 
-    Attributes: ``is_held`` (whether nothing arrives, may be set), ``breaks_after`` (breaks after so many bytes, None:
-    never, may be set), ``sent`` (how many bytes were written).
+    Attributes: ``is_held`` (whether bytes are held back, may be set), ``breaks_after`` (breaks after so many bytes, may
+    be set), ``sent`` (how many bytes were written).
     """
 
     __slots__ = ("_breaks_at", "_conditions", "_pieces", "_random", "breaks_after", "is_held", "sent")

@@ -68,8 +68,8 @@ class Link:
     """One connection of a client, from the client's side.
 
     Attributes: ``number`` (in the order of dialing, from 1 on), ``host`` (which dialed it), ``up``, ``down`` (its
-    directions), ``session`` (the server's end, None: not accepted yet), ``error`` (why it broke, None: it did not),
-    ``on_receive`` (called when there is something to receive, may be set).
+    directions), ``session`` (the server's end, None until it is accepted), ``error`` (why it broke, None while it
+    lives), ``on_receive`` (called when bytes have come, may be set).
     """
 
     __slots__ = (

@@ -2,9 +2,9 @@
 
 Rules: the caller has checked the subjects, and how much may be published.
 
-How it works: bytes that all messages of a run share are one constant between their columns, so messages of one subject
-and one size cost least. Numbers that share all but their last three digits go together. One join makes the bytes of a
-group. Pays: ``core-publish-many``.
+How it works: bytes that a run shares are one constant between the columns, so messages of one subject and one size cost
+least. Numbers that share all but their last three digits go together. One join makes the bytes of a group. Pays:
+``core-publish-many``.
 
 Not here: single messages (``encoder``), the numbers (``grammar.consecutive``).
 """

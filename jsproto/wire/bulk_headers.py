@@ -55,7 +55,7 @@ def lines_of_columns(headers: Mapping[str, str | Sequence[str]], count: int, res
 
 
 def _same_names(headers: Sequence[HeadersLike | None], count: int, reserved: str) -> HeaderLines | None:
-    """The lines of messages that all have the same names. None: they have not, or not in this way."""
+    """The lines of messages that all have the same names. None: they lack it, or have it in another form."""
     kinds = {*map(type, headers)}
     dicts = cast("Sequence[dict[str, str]]", headers)
     pairs: list[tuple[str, str]] = []

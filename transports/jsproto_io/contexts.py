@@ -337,7 +337,7 @@ def _credentials(values: dict[str, _Value]) -> dict[str, Any]:
 
 
 def _jwt(values: dict[str, _Value]) -> dict[str, Any]:
-    """A JWT with its seed. Without one it is a bearer token, with which nothing is signed."""
+    """A JWT with its seed. A bearer token, which saves the signature, comes alone."""
     jwt = _secret(values, "user_jwt")
     if "user_seed" not in values:
         return {"user_jwt_cb": lambda: jwt, "signature_cb": lambda nonce: ""}

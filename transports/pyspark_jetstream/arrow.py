@@ -1,7 +1,7 @@
 """Arrow batches for Spark, out of the columns of stored messages.
 
-Rules: batches have the schema that Spark itself derives, or Spark refuses them. What is added is copied to where Arrow
-keeps it, while the processor still has it at hand, and is not kept itself.
+Rules: batches have the schema that Spark itself derives, or Spark refuses them. An added value is copied to where Arrow
+keeps it, while the processor still has it at hand, and then dropped.
 
 Not here: which columns there are (``schema``), the columns of a key-value bucket (``buckets``).
 """

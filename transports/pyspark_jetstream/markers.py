@@ -8,7 +8,7 @@
   one has gone. Without any, the target may be another one, or the markers be elsewhere.
 * A server's delete marker (``Nats-Marker-Reason``) says that there is none.
 * Markers have no TTL of ``never``. They would hold the front of the stream, which tells readers what they have lost.
-* Where nothing is proved, rows are refused: the error says what to do.
+* An open verdict refuses rows: the error says what to do.
 
 Not here: which rows a marker covers (``repetition``), reading and storing markers (``atomic``).
 """

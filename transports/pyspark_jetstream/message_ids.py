@@ -1,7 +1,7 @@
 """Message ids of rows, for ``fastDedup``: the same row has the same id when it comes again.
 
-* An id is ``PREFIX.BATCH.PARTITION`` and a digest of the row's subject, data and headers. It does not depend on other
-  messages, on the order of rows, on how they are cut in chunks, or on where they come from: a cache, say.
+* An id is ``PREFIX.BATCH.PARTITION`` and a digest of the row's subject, data and headers. It is independent of other
+  messages, of the order of rows, of their cut into chunks, and of their origin: a cache, say.
 * A second row of the same content has a number after it.
 * A partition's digests are kept, 100 bytes for a row.
 

@@ -9,8 +9,8 @@ Rules:
   of streams that are new in the query.
 * A stream that came back shorter, or was made anew, begins elsewhere than the micro-batch before ended. The end of the
   micro-batch says where (``moved``), because the stream may not tell it again.
-* The end of a micro-batch holds how that is split into tasks. Sinks know a row by its task and its number there, so a
-  micro-batch that is planned again, on another machine or with other options, is split as it was.
+* The end of a micro-batch holds how that is split into tasks. A micro-batch that is planned again, on another machine
+  or with other options, is split as it was: sinks know a row by its task and its number there.
 * With ``readMode=sourcing`` it holds the tasks themselves, and the name of the consumer. Such a checkpoint is of no use
   to another consumer, or to another ``readMode``.
 
@@ -117,8 +117,9 @@ def decode_offset(offset: Mapping[str, Any], consumer: str | None = None) -> dic
 def decode_begins(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, StreamPosition]:
     """Where the micro-batch from ``start`` to ``end`` begins. OptionError when these are not offsets of ours.
 
-    Where a query began its first micro-batch says, if a release that knows this has planned it. Before 4.2 Spark does
-    not tell the start, and ``from`` may be a guess: a start that is not initial goes before it. ``moved`` is no guess.
+    Where a query began its first micro-batch says, if a release that knows this has planned it. Before 4.2 Spark keeps
+    the start to itself, and ``from`` may be a guess: a start other than the initial one goes before it. ``moved`` is
+    certain.
     """
     since = decode_offset(start)
     try:

@@ -2,8 +2,8 @@
 
 * ``origin.task`` is a number for the range that a task of the source reads, ``origin.seq`` the message's sequence. They
   name a row, whatever is deleted or overwritten before it.
-* ``origin.attempt`` is a number for the task that reads it. Only where it is that of the task that writes, there is
-  nothing between both: no shuffle, no cache, no table. Only there a name holds.
+* ``origin.attempt`` is a number for the task that reads it. A name holds only while that is the task that writes: a
+  shuffle, a cache or a table in between makes another one.
 
 Not here: what follows from names (``repetition``).
 """

@@ -6,7 +6,7 @@ Rules:
 * A position proves itself before anything is read from it (``rules.position``). What the stream has dropped after it
   is data loss. So is a stream that was made anew, or came back shorter, since the position was taken.
 * ``failOnDataLoss=false`` turns these into a warning. A stream that came back shorter is then read from the first
-  message that was stored after the position, and one that was made anew from its first message.
+  message stored after the position, a recreated one from its first message.
 * One answer proves no loss. A second one, after an election, has to say the same.
 * A range is split as it was when it was first planned. A front that has moved since moves only where reading begins.
 * Messages deleted inside of a range leave no trace, so they are not noticed.
@@ -248,8 +248,8 @@ def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range)
     """The range with the filter where it costs least.
 
     A server looks for wildcards message by message, at several times the price of reading all. So a filter that takes
-    much is left to the task. It is not left out, whatever the stream's subjects are: they may have been others once,
-    and what comes from sources has subjects of its own.
+    much is left to the task. It applies whatever the stream's subjects are now: it may hold messages of former
+    subjects, and of its sources' subjects.
     """
     if subject is None or subject == ">":
         return whole

@@ -6,7 +6,7 @@ Rules:
 * A read that breaks off goes on after the last message it gave, a few times in a row.
 * A page may end early because a replica lags. So the end of the stream counts only when the leader says the same. If
   not, the leader gives the next messages, and then the replicas are asked again.
-* What has gone from the front of what is still to be read is data loss, but for streams whose messages go one by one
+* Messages that have gone from the front of the rest are data loss, except in streams that drop them one by one
   (``drops_front``). What was deleted inside of it leaves no trace.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).

@@ -4,7 +4,7 @@ Rules:
 * The driver plans, and tasks read. What Spark sends to tasks holds no connection.
 * An offset is exact: the same range gives the same rows, however often and wherever it is read, as long as the stream
   keeps it.
-* Spark reports the end of a read neither reliably nor in time, so nothing depends on it.
+* Spark reports the end of a read late, or forgets to, so reads end without it.
 
 Not here: options (``options``), which ranges (``planning``), the reading itself (``ranges``).
 """

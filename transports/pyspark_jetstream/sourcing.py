@@ -5,7 +5,7 @@ Rules:
   them by Direct Gets. The stream keeps a message until it is acknowledged, so what is read again is the same.
 * A micro-batch ends with a message that was delivered. Its offset holds the tasks, and how many messages each has.
 * A micro-batch is confirmed when Spark has it in its log: when it is where the next one begins (``start``), or by
-  ``commit``. What was not delivered is never confirmed.
+  ``commit``. Confirmations stop at what was delivered.
 * What goes from the stream before it is read is data loss. A server takes a delivered message that goes for an
   acknowledgement of all before it (FACTS.md F4.40), so messages are counted.
 * The consumer is made for a query without a checkpoint. One that is gone later is data loss. So is one that has
@@ -169,7 +169,7 @@ class ConsumerEnd:
 
     @property
     def awaits_confirm(self) -> bool:
-        """Whether the server delivers no more until what it has delivered is confirmed."""
+        """Whether the server waits for a confirmation before it delivers more."""
         return self._source is not None and self._source.awaits_confirm
 
     def wait(self, limit: float) -> bool:

@@ -6,8 +6,8 @@ Rules:
 * Each request gets a token of its own, which others leave unpredictable. So an answer that is late, double or forged
   for another request is dropped.
 * A request may name another subject, which is asked in its place where nobody answers the first.
-* A request that may be repeated is sent again, with the same token, where nobody answers: it has reached nobody. Its
-  time goes on. One that could not be repeated in time fails at once.
+* A repeatable request that finds no responder is sent again, with the same token. Its time goes on. One that could not
+  be repeated in time fails at once.
 * So is a message whose id is in process: another link has sent it just now, and the server stores it once.
 * A request ends once: with the decoded answer, with the error in it, with NoRespondersError, PermissionsViolationError
   or TimeoutError, or with why the link ended.

@@ -103,7 +103,7 @@ class ConsumerMsg:
 
     @property
     def settled(self) -> bool:
-        """Whether acknowledgements do nothing: a terminal one was sent, or the consumer wants none."""
+        """Whether further acknowledgements are passed over: a terminal one was sent, or the policy is "none"."""
         return self._acker is None
 
 

@@ -1,8 +1,7 @@
 """An ordered consumer: every message of a stream, or of its subjects, once and in order, whatever happens (ADR-15).
 
-It follows a consumer of its own, which is disposable: pushed, in memory, of ack policy "none", under a name and a
-deliver subject that are used once. That consumer is replaced by one that starts after the last message that was kept,
-when anything is wrong:
+It follows a disposable consumer of its own: pushed, in memory, of ack policy "none", under a fresh name and deliver
+subject. That consumer is replaced by one that starts after the last message that was kept, when anything is wrong:
 
 * Its count has a gap, or starts again.
 * Three heartbeats were missed, or a status came.
@@ -280,7 +279,7 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._ask_about_holes(now)
 
     def _expects_more(self, header: bytes) -> bool:
-        """Whether the last message was not the last one, and an idle consumer says that it has no more."""
+        """Whether the last message announced more, and an idle consumer says that this was all."""
         last_reply = self._buffer.raws[-1][1] if self._buffer else self._last_reply
         if not last_reply or self._token not in last_reply or b"Nats-Consumer-Stalled" in header:
             return False

@@ -147,7 +147,9 @@ class ResumingBuffer(PushBuffer[D]):
         self._awaited = size
 
     def _half_full(self) -> bool:
-        """Whether another subscription had better wait: for half of the buffer, or what found no room the last time."""
+        """Whether another subscription had better wait for room: half of the buffer, or the size of the message that
+        overflowed it.
+        """
         return self._buffer.half_full(self._awaited)
 
     def _works(self) -> None:

@@ -7,7 +7,7 @@ Rules:
 * A fetch gives up at its own end.
 * An ordered consumer makes the first attempt at another consumer at once. The second one follows after 0.1 s. Each
   further pause is twice as long, up to 5 s. It does not give up. The sourcing end of a consumer does the same.
-* What finds no room in the outbox is tried again after a constant pause, because only this side is slow.
+* After a full outbox the pause is constant, because only this side is slow.
 
 Not here: which refusals pass by themselves (``rules.status``), and the timers of the machines that pause.
 """

@@ -126,7 +126,7 @@ class WorkSchedule(Generic[M]):
         self._go_on(lane)
 
     def start(self) -> Job[M] | None:
-        """The next job, which is under way from now on. None: no slot is free, or nothing can go on."""
+        """The next job, which is under way from now on. None: all slots are taken, or all jobs wait."""
         if not self.can_start:
             return None
         found = self._ready.popleft()

@@ -14,7 +14,8 @@ Life:
 * A server that stops may keep messages in a work queue that were acknowledged (FACTS.md F4.28). The consumer is reset
   to the first of them. They are passed over, and acknowledged again. In a queue that is shared (``sourcing``) others
   may want them, and they are left.
-* What is not newer than what was received is passed over. It counts as stored as far as the sink has confirmed it.
+* What is as old as the last message received, or older, is passed over. It counts as stored as far as the sink has
+  confirmed it.
 * So each claim proves the position first (``rules.position``): at the start that of the sink, later what was received.
   Until that is done there is no subscription, and nothing is acknowledged. A user who may not look goes on unproven.
 
@@ -23,23 +24,23 @@ Answers (FACTS.md F4.5, F4.6):
 * An answer has both sequences of the last message that is stored, as the consumer counts since its last reset.
 * An answer goes no further than what was delivered, and acknowledges something new.
 * A request is answered once, in a request's life and the life of a subscription.
-* The one answer without sequences is to a consumer that is stalled after its reset, with nothing delivered: the reset
-  of a consumer does not clear the bytes that it waits for.
+* A consumer that is stalled after its reset, before its first delivery, gets the one bare answer: a reset keeps the
+  bytes that the consumer waits for.
 
 What goes wrong:
 
 * A number of the consumer that is missing: the consumer is claimed again, the first time at once and then after a
   pause. So it is after a message that is older than the one before: a stream that came back shorter looks like that.
-* Number 1 of a message that was acknowledged before the reset: it is late, and does not count as the first one.
-* Number 1, or a heartbeat before it, where another was expected: somebody else has reset it. It is not reset back. The
+* Number 1 of a message that was acknowledged before the reset: it is late, and the first one is still to come.
+* Number 1, or a heartbeat before it, where another was expected: somebody else has reset it. It stays as it is. The
   numbers begin again, and what was received is passed over. What was skipped is an event.
-* Two heartbeats that wait for an answer which was given, or for one that nothing is left for: it was lost, or
+* Two heartbeats that still wait, although the answer was given or everything is acknowledged: the answer was lost, or
   ignored. The consumer is claimed again.
-* No message and no heartbeat for three heartbeats: it is claimed again, which shows whether another owner has it.
+* Silence for three heartbeats: it is claimed again, which shows whether another owner has it.
 * The link is lost: it is claimed on the next link. Requests of the old link are forgotten, and the position stays.
 * The stream ends before the position, or has another message there: this ends with SourcePositionError. It came back
-  shorter than it was, and what is stored next would be taken for what the sink has. One answer is not enough for that:
-  the stream is looked up again after a pause (``ELECTION``), however long the first claim may last.
+  shorter than it was, and what is stored next would be taken for what the sink has. That takes two answers: the stream
+  is looked up again after a pause (``ELECTION``), however long the first claim may last.
 * Another identity of the stream: it was made anew, and is read from its beginning. Before that, all that was received
   of the old one is to be confirmed, so that a sequence means one message only.
 * With ``within``, the first claim has so many seconds. Then this ends, with SourceBusyError if another owner is there.
@@ -47,13 +48,13 @@ What goes wrong:
   delete it with the acknowledgement of what comes after it. So nothing from there on is acknowledged until it is gone,
   which the next claim shows. A consumer that stalls because of it is claimed again. The second time this ends with
   SourceScheduleError.
-* An API error that is no server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
+* An API error other than a server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
 
-Not known to any subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
+Unknown to every subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
 takes it, may pass over the right answers that follow, and may keep messages which the sink has.
 
-Not seen by any subscriber: deliveries that are lost together with a reset by somebody else, where the number that
-comes next is the one that was expected.
+Invisible to every subscriber: a reset by somebody else that takes deliveries with it, if the next number happens to be
+the expected one.
 
 Not here: sinks, and where a position is kept. The buffer is in ``push_buffer``.
 """

@@ -10,11 +10,11 @@ Rules:
   subscriber as free.
 * A client that loses the race for creating a consumer looks again, and joins or is refused.
 * A queue group without a consumer's name uses its own name, so its members meet at one consumer.
-* A pull consumer that must exist counts as existing where the look-up fails, or is not permitted (ADR-15).
-* So does a durable one where neither the look-up nor the creation is permitted. Its configuration is not known then.
-* A caller that has gone leaves no subscription, and no consumer without a given name. One with a name stays: others may
-  use it by now, or the next try.
-* A consumer without a given name is deleted where the answer to its creation has not come in time, too.
+* A pull consumer that must exist counts as existing where the look-up fails, or is forbidden (ADR-15).
+* So does a durable one where the look-up and the creation are both forbidden. Its configuration is unknown then.
+* A caller that has gone takes its subscription along, and a consumer that it left unnamed. One with a name stays:
+  others may use it by now, or the next try.
+* An unnamed consumer is deleted, too, if the answer to its creation is late.
 
 Not here: what happens afterwards (``push``, ``ordered``, ``pull``, ``sourcing``).
 """
@@ -302,14 +302,15 @@ class Subscriptions(Consumers):
     def bind_pull(self, wanted: SubscriptionSpec, *, now: float) -> Ticket[BoundConsumer]:
         """A pull consumer as ``wanted``, found or created. The ticket fails with the errors of ``subscribe``.
 
-        Where it may be neither looked up nor created, a durable one counts as existing.
+        A durable one counts as existing for a user who is forbidden to look it up and to create it.
         """
         return self.session.scripts.bring(_bind_pull(self, wanted, now))
 
     def find_pull(
         self, stream: str, name: str, place: Priority, *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerInfo]:
-        """A pull consumer that must exist. Where nobody says what it is like, the ticket takes what is assumed.
+        """A pull consumer that must exist. The ticket takes an assumed configuration where the real one is out of
+        reach.
 
         The ticket fails with:
             ConsumerNotFoundError, StreamNotFoundError: there is no such consumer, or no such stream.
@@ -407,7 +408,7 @@ def _bind_pull(js: Subscriptions, wanted: SubscriptionSpec, now: float) -> Gener
 def _create(
     js: Subscriptions, stream: str, config: ConsumerConfig, now: float
 ) -> Generator[Ticket[Any], Any, ConsumerInfo]:
-    """Create a consumer. One without a given name does not outlive a caller that does not wait for the answer."""
+    """Create a consumer. It is deleted if it was to get a name, and the caller has stopped waiting."""
     creation = js.create_consumer(stream, config, action="create", now=now)
     try:
         info: ConsumerInfo = yield creation

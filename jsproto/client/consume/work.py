@@ -7,9 +7,9 @@ Rules:
 
 * What a callback returned from is acknowledged, unless it has settled the message itself.
 * What it raised from is terminated or asked for again (``FailureRule``), unless it has settled the message itself.
-* What it was cancelled in is not acknowledged: it comes again after the consumer's ``ack_wait``.
+* A message whose callback was cancelled stays unacknowledged: it comes again after the consumer's ``ack_wait``.
 * Messages are taken from the buffer when a worker is free, one at a time. With keys some more wait for their turn.
-* A message that is due to come again, and does not, may be kept off by those that wait: so more of them may wait.
+* A message that is late to come again may be kept off by those that wait, so more of them may wait.
 * One idle worker watches the buffer, and wakes the next one. A busy worker takes the next message itself.
 * ``stop`` gives back what is not worked on, by a nak. With keys it does so after the last callback has ended.
 * ``drain`` works off what has come. A message whose key waits for an earlier one is given back.

@@ -1,13 +1,13 @@
 """One copy from a consumer to a stream: which message has which place, what is stored, and what comes next.
 
 * Messages are handed on in the order in which the consumer delivers them.
-* What is confirmed to the consumer is what the target has acknowledged, never more.
+* The copy confirms to the consumer what the target has acknowledged, and that alone.
 * By fast ingest, all of a batch that was acknowledged is stored. The end of a batch is acknowledged by a commit alone.
 * By atomic batches, a batch is stored with the marker that says up to where, or not at all.
-* Each copy, or each marker, is refused if something else was stored in between: by another copy, or by bytes of an
-  earlier one that were under way. Then the target is looked up again.
-* A run that ends has a goal: the last message that the source had when it began. What is published later is no part of
-  it, so that it ends under traffic.
+* The target refuses a copy, or a marker, if something else was stored in between: by another copy, or by late bytes of
+  an earlier one. Then the target is looked up again.
+* A run that ends has a goal: the last message that the source had when it began. It leaves out what is published later,
+  so that it ends under traffic.
 * After ``MAX_FENCES`` such refusals in a row, with nothing stored meanwhile, somebody else is at work.
 
 Not here: what waits (the drivers), what the target has at first (``target``).
@@ -256,7 +256,7 @@ class CopyGoal:
         return self.is_reached(source) and is_heard
 
     def gives_up(self, source: SourcingConsumer[Any], now: float) -> bool:
-        """Whether to wait no longer for the consumer to ask: it does not while messages come, one after the other."""
+        """Whether to stop waiting for the consumer to ask: under a steady stream of messages it stays silent."""
         if self._late_at is None and source.received > (self._seq or 0):
             self._late_at = now + SETTLE_WITHIN
         return self._late_at is not None and now >= self._late_at
@@ -270,7 +270,7 @@ def is_fence(error: BaseException | None) -> bool:
 
 
 def passes(error: Error) -> bool:
-    """Whether the next attempt may succeed: an answer is missing, or it is not known what is stored."""
+    """Whether the next attempt may succeed: an answer is missing, or what is stored is unknown."""
     if isinstance(error, SourceBusyError | BatchMessageError | BatchClosedError):
         return False
     if isinstance(error, APIError):

@@ -4,7 +4,7 @@
   writer, which its last sequence proves from then on.
 * With a marker, the last message of the marker's subject does. The target may have other writers, and the sequence of
   the marker proves that no other copy is at work.
-* An empty target, or one without a marker, is copied to from what the consumer has not acknowledged.
+* Copying to an empty target, or to one that lacks a marker, begins with what the consumer has yet to acknowledge.
 * All copies are by one filter. A consumer with another one would pass over what was never copied.
 * Each subject of the source must be one that the target takes. Otherwise a copy could go back to its source.
 

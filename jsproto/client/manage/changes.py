@@ -29,8 +29,8 @@ def change_stream(
 ) -> Generator[Ticket[Any], Any, StreamInfo]:  # fmt: skip
     """Fetch a stream's configuration, change the named fields and send all of it back.
 
-    All of it, because the server takes a field that an update leaves out for a change (FACTS.md F6.2). What no update
-    can take back is asked for twice: one wrong answer, of an old leader for example, must not set it.
+    All of it, because the server takes a field that an update leaves out for a change (FACTS.md F6.2). Two answers are
+    needed for a change that is final: one alone may be wrong, such as that of an old leader.
 
     Raises, with nothing sent but the question:
         LocalProtocolError: the server would refuse the update.

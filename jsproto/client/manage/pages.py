@@ -40,8 +40,8 @@ Ask: TypeAlias = Callable[[int, float], Ticket[Page]]
 class Pages(Generic[T]):
     """One list, as far as it was taken.
 
-    Attributes: ``total`` (how many entries the server has, None before the first page), ``shown`` (how many it has
-    shown so far), ``missing`` (the names of entries that it could not show, because no leader answered it).
+    Attributes: ``total`` (the server's entries, None before the first page), ``shown`` (those shown so far),
+    ``missing`` (the names of entries that it left out, because their leaders were silent).
     """
 
     __slots__ = ("_ask", "_asked", "_ended", "_pages", "_received", "_session", "missing", "shown", "total")

@@ -172,7 +172,7 @@ class AtomicBatch(Batch):
 
     @property
     def waiting(self) -> bool:
-        """Whether the answer to a message is awaited: no message may be added or committed before ``ready()``."""
+        """Whether the answer to a message is awaited: adding and committing has to wait for ``ready()``."""
         return self._awaited is not None and self.phase is not AtomicPhase.COMMITTING
 
     @property

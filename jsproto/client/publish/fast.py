@@ -6,8 +6,8 @@ of the batch's own, ``<inbox>.<batch id>.>``, which is dropped as soon as the ba
 
 Rules
  * "May I send?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids sending.
- * Acknowledgements are cumulative and never move backwards. An impossible one (of more than was sent, an older one, of
-   a missing rate, of another batch) is an event and is passed over: anybody may publish to an inbox.
+ * Acknowledgements are cumulative and never move backwards. An impossible one (too high, too old, of another batch, or
+   lacking a rate) is an event and is passed over: anybody may publish to an inbox.
  * Gap mode ``fail``: the first gap or refused message ends the sending. A commit that is a mere marker asks for the
    terminal acknowledgement, which says how much was stored.
  * Gap mode ``ok``: losses and refusals are events and the batch goes on. Both are acknowledged when another message is

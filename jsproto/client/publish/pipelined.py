@@ -11,13 +11,13 @@ Rules
  * A message is held until it is answered, so memory is bounded by the window plus one message.
  * Failed messages of ``publish_many`` are kept. It refuses to go on while they are as many as the window holds. So
    memory is bounded by two windows.
- * Nothing is sent twice by this side: whether a message without an answer was stored is not known. Only the caller
-   knows whether it may be sent again (with a message id the stream stores it once).
+ * This side sends each message once: an unanswered one may be stored. Only the caller knows whether it may be sent
+   again (with a message id the stream stores it once).
  * A message that no stream takes has reached nobody. One of ``publish`` is sent again after a pause (ADR-22), after
    those published meanwhile. Until then it keeps its place in the window.
  * Answers may come in any order. One for a message that is not under way is an event and is passed over.
- * Time is looked at in steps: a message is given up ``timeout`` seconds after it was sent, the last time if it was sent
-   again, and at most a sixteenth later.
+ * Time is looked at in steps: a message is given up ``timeout`` seconds, or up to a sixteenth more, after it was last
+   sent.
 
 Not here: batches, which are cheaper (``fast``) or all-or-nothing (``atomic``).
 """

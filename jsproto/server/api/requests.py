@@ -6,7 +6,7 @@ Rules:
 * A body of blanks has no field. What follows the first object is read too, and its fields win.
 * An unknown field, or one of another type, is refused (10025), before anything else is looked at.
 * An answer begins with its type. An error has the form and the words of nats-server.
-* A reply that is no subject can have no subscriber, so its answer is dropped.
+* An answer to a malformed reply subject is dropped.
 
 Not here: the verbs (``streams``, ``consumers``).
 """
@@ -65,7 +65,7 @@ def decoded(payload: bytes, fields: Mapping[str, Reader], *, is_strict: bool = T
 
 
 def optional(payload: bytes, fields: Mapping[str, Reader]) -> Body:
-    """The body of a request that may have none: what does not begin as an object or a list counts as none.
+    """The body of a request, which is optional: anything but an object or a list counts as a missing one.
 
     Raises:
         APIError: it is no JSON, or has a field of another name or type (10025).

@@ -5,7 +5,7 @@ Rules:
 * A request is answered on its reply subject, in nats-server's words and with its error codes.
 * A request without a reply subject is done, and nobody hears of it.
 * A stream that is created again with the same configuration is found.
-* What is unknown below ``$JS.API`` is not answered, and nobody is told that (FACTS.md F0.11).
+* An unknown subject below ``$JS.API`` gets silence (FACTS.md F0.11).
 * A verb of clusters is answered as one server does, by an error. So are snapshots, which the role has not.
 * No two streams take the same subject.
 

@@ -1,8 +1,8 @@
 """What clients send to a consumer about its messages: acknowledgements, and answers to flow control.
 
 Rules, those of nats-server (FACTS.md F5.2, F5.4): both versions of ack subjects are read, and tokens after the last
-known one are ignored. A number that is none, or that no server counts to, is read as -1, which fits no message. A
-payload that means nothing is ``AckKind.UNKNOWN``, because it is answered too.
+known one are ignored. A malformed number, or one beyond all counts, is read as -1, which matches no message. A payload
+that means nothing is ``AckKind.UNKNOWN``, because it is answered too.
 
 Not here: what becomes of the message (``delivery_state``), and whether the client gets an answer (``consumer``).
 """
@@ -74,7 +74,7 @@ def _word(payload: bytes) -> tuple[AckKind, bytes]:
 
 
 def nak_delay(argument: bytes) -> int | None:
-    """The delay in the argument of a NAK, in nanoseconds. None: there is none, or in no known form."""
+    """The delay in the argument of a NAK, in nanoseconds. None: it is missing, or in an unknown form."""
     try:
         if argument.startswith(b"{"):
             return as_integer(loads(argument).get("delay", 0), "delay")

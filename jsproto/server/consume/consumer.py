@@ -364,7 +364,7 @@ class Consumer(Conversation):
     def lead(self, now: float) -> None:
         """Start anew as the consumer's new leader, which knows the delivery state.
 
-        It knows neither requests nor pins, and neither the outstanding flow control nor the bytes under way.
+        Requests, pins, outstanding flow control and bytes under way are lost with the old leader.
         """
         self._requests.end(statuses.LEADERSHIP_CHANGE)
         self._flow = FlowControl()
@@ -634,7 +634,9 @@ class Consumer(Conversation):
     # -- pull requests -------------------------------------------------------------------------------------------------
 
     def _receive_pull_request(self, reply: str, message: Msg, now: float) -> None:
-        """Refuse a pull request, or let it wait. What is no subject has no subscriber, so its request does not wait."""
+        """Refuse a pull request, or let it wait. A request with a malformed reply subject ends at once, as it has no
+        subscriber.
+        """
         try:
             check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
         except APIError:
@@ -735,7 +737,7 @@ class Consumer(Conversation):
     # -- outputs -------------------------------------------------------------------------------------------------------
 
     def _send_status(self, subject: str, status: bytes | None) -> None:
-        """Send a header block without a payload. What is no subject has no subscriber, so that is dropped."""
+        """Send a header block without a payload. A malformed subject has no subscriber, so its status is dropped."""
         try:
             self._outbox.publish(subject, b"", None, status)
         except LocalProtocolError:

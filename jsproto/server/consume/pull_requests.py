@@ -214,7 +214,7 @@ class PullRequests:
         """End the requests that are over, and send the heartbeats that are due. Returns how many ended.
 
         ``heartbeat`` makes the status. ``at_end``: there is nothing more to deliver. That ends requests with
-        ``no_wait``, but not those that have ``expires`` and got nothing yet.
+        ``no_wait``, except those that have ``expires`` and wait for their first message.
         """
         kept: deque[PullRequest] = deque()
         for request in self._waiting:

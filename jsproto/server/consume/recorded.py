@@ -3,9 +3,9 @@
 Rules, those of nats-server 2.15.1 (FACTS.md F5.31):
 
 * What is delivered and acknowledged is written down beside the state that delivery goes by. The two can differ.
-* A delivery up to the written ack floor is not written down, nor is an acknowledgement of what is not outstanding.
-* What is passed over is not written down, before a purge writes down everything.
-* A consumer in memory that never delivered has nothing written down. Then the other state is reported.
+* A delivery up to the written ack floor is left out, and so is an acknowledgement of what is already settled.
+* What is passed over is left out, until a purge writes down everything.
+* A consumer in memory has an empty record before its first delivery. Then the other state is reported.
 
 Not here: the state that delivery goes by (``delivery_state``), and when a message comes again (``redelivery``).
 """

@@ -2,7 +2,7 @@
 
 * A message without a reply subject gets no answer.
 * A stream with ``no_ack`` answers neither plain messages nor refused ones. Fast ingest goes on with its flow.
-* A reply that cannot be a subject has no subscriber, so the answer is dropped: a peer's message never raises.
+* An answer to a malformed reply subject is dropped: a peer's message never raises.
 
 Not here: routing the answer (``server.server``).
 """

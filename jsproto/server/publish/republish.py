@@ -1,7 +1,7 @@
 """Publishes what a stream stores again, under another subject, as ``republish`` of its configuration asks.
 
-Rules (FACTS.md F9): the headers of the message come first, then stream, subject, sequence, time and the sequence of the
-message before it under the same subject, 0 for none. With ``headers_only`` the size takes the place of the payload.
+Rules (FACTS.md F9): the headers of the message come first, then stream, subject, sequence, time, and the sequence of
+the subject's message before it, or 0. With ``headers_only`` the size takes the place of the payload.
 
 Not here: which destinations are allowed (``store.settings``).
 """

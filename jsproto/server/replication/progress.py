@@ -35,7 +35,7 @@ class Progress:
     * ``position``: reading goes on after this sequence of the origin.
     * ``copied``: the last sequence of the origin that was copied, 0 for none.
     * ``lag``: messages that are still to come, as servers count them.
-    * ``error``: why nothing is copied, None when nothing is wrong.
+    * ``error``: why the copying stands still, None when all is well.
     * ``heard_at``: when the origin was heard of last, None for never.
     * ``due_at``: when reading begins, or begins again, None when it is not due.
     * ``identity``: that of the origin, empty when it is not known, and before 2.15.

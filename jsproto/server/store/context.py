@@ -148,7 +148,7 @@ class ServerContext:
 
     @property
     def is_before_2_12(self) -> bool:
-        """Whether the release is older than 2.12, and knows neither required API levels nor later features."""
+        """Whether the release is older than 2.12, and lacks required API levels and later features."""
         return self.release < (2, 12, 0)
 
     @property

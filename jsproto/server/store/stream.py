@@ -273,7 +273,7 @@ class Stream:
 
     @property
     def _is_untouched(self) -> bool:
-        """Whether nothing was ever written to it or purged, so that it has no first sequence."""
+        """Whether it is as it was created: writes and purges have yet to give it a first sequence."""
         return not self._messages and self.last_seq == 0 and self._is_fresh
 
     def deleted(self) -> list[int]:

@@ -166,8 +166,8 @@ def reason(error: BaseException) -> str:
 def next_chunk(size: int, took: float, whole: bool) -> int:
     """How many messages to pull from an iterable next, after a chunk of ``size`` that took ``took`` seconds.
 
-    A fast iterable gets larger chunks. A slow one gets smaller chunks, and so do messages so large that the chunk did
-    not fit as a ``whole``. So a message does not wait long for those after it.
+    A fast iterable gets larger chunks. A slow one gets smaller chunks, and so do messages so large that the ``whole``
+    chunk overflowed. So a message does not wait long for those after it.
     """
     return min(2 * size, MAX_CHUNK) if whole and took < SLOW_PULL else max(size // 2, 1)
 

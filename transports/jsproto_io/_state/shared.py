@@ -90,7 +90,7 @@ class ConnectionBase(ABC):
         """Whether this caller, of ``_who_calls``, still lives."""
 
     def _has_takers(self, drained: Iterable[Drainable]) -> bool:
-        """Whether somebody else has not taken all that was drained, or may be about to acknowledge the last of it."""
+        """Whether others have yet to take all that was drained, or may be about to acknowledge the last of it."""
         me = self._who_calls()
         iterators = {found() for found in self._takers.keyrefs()} - {None, *self._serving}
         takers = {self._takers.get(iterator) for iterator in iterators} - {None, me}

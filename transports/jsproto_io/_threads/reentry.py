@@ -62,7 +62,7 @@ def new_locks() -> tuple[Lock, Lock]:
 
 
 def is_of_gate(error: Empty) -> bool:
-    """Whether ``error`` was raised by the second view of a lock, and not by what was called with it held."""
+    """Whether ``error`` comes from the second view of a lock itself. Calls under the lock may raise the same class."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

@@ -2,7 +2,7 @@
 
 Rules
  * Pure functions from what the server says to renderables. Nothing here prints.
- * A table of 60 columns can be read: what does not fit folds, and what matters less is left out.
+ * A table of 60 columns is readable: wide cells fold, and minor columns are left out.
 
 Not here: JSON, which is the server's own (``to_json``), and rates (``report``).
 """

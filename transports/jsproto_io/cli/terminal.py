@@ -58,7 +58,7 @@ def one_line(text: str) -> str:
 
 
 def check_somebody_can_be_asked() -> None:
-    """BadUsage where standard input is no terminal, so that nobody can be asked."""
+    """BadUsage where standard input is something other than a terminal, which leaves nobody to ask."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise BadUsage("there is no terminal to ask at: add --force")
 

@@ -3,9 +3,9 @@
 
 Rules
  * A fixture is one server with its ``url``, fresh for each test. ``simulation`` is a function.
- * What is not there is skipped with its reason, and fails nothing: the real server may not be installed.
- * Each run of pytest in this environment loads this module. So nothing of the library is imported before a fixture is
-   used, and coverage of an application, or of the library, is measured from its first import.
+ * A test that needs the real server is skipped, with the reason, where that is missing.
+ * Each run of pytest in this environment loads this module. The library is imported when a fixture is first used. So
+   coverage of an application, or of the library, is measured from its first import.
 
 Not here: the servers (``threads``, ``jsproto_io.nats_server``), the simulation (``simulation``).
 """

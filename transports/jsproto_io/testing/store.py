@@ -3,7 +3,7 @@
 Rules:
 
 * The file is replaced as a whole, so there is the old one or the new one. It is no database: a crash loses what is new.
-* A file that cannot be taken up is never overwritten, because the server does not start.
+* An unreadable file stays as it is: the server refuses to start.
 
 Not here: what is in the file (``jsproto.server.saved``).
 """

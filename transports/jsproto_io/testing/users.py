@@ -68,7 +68,7 @@ def _permissions(value: Any) -> Permissions:
 
 
 def _rules(value: Any) -> tuple[list[str] | None, list[str]]:
-    """What is allowed (None: everything), and what of it not."""
+    """What is allowed (None: everything), and what of it is forbidden."""
     if not isinstance(value, dict):
         return _subjects(value), []
     rules = _fields(value, "allow", "deny")

@@ -2,9 +2,9 @@
 
     python -m pyspark_jetstream.pipelines.audit ORDERS orders.html
 
-It reads every message once, and writes one HTML file. That has missing sequences, message ids that were stored more
-than once (and how far apart), messages, bytes and rates of each subject, and plots of them. A stream that is written to
-meanwhile is audited as it was at the beginning.
+It reads every message once, and writes one HTML file. It has missing sequences, repeated message ids (and how far
+apart), messages, bytes and rates of each subject, and plots of them. A stream that is written to meanwhile is audited
+as it was at the beginning.
 
 A missing sequence is a message that was deleted, expired by its own TTL, or replaced by ``max_msgs_per_subject``.
 Messages dropped from the front by the stream's limits count apart. With ``--subject`` gaps mean nothing, and are

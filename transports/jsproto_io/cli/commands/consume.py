@@ -78,7 +78,7 @@ class ConsumePlan:
 
     @property
     def pulls(self) -> bool:
-        """Whether it pulls from a consumer that is told what was done, or reads with an ordered one."""
+        """Whether it pulls from a consumer and acknowledges, or reads with an ordered one."""
         return self.ack or self.consumer is not None or self.durable is not None
 
     def options(self, js: JetStream) -> dict[str, Any]:

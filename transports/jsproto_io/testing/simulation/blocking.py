@@ -8,7 +8,7 @@ How it works
    one. It takes no time, and is never late.
 
 Rules
- * What has no simulation is refused with NotSimulatedError: threads, and so callbacks of subscriptions.
+ * NotSimulatedError refuses threads, and so callbacks of subscriptions.
  * A program that nothing can wake up, and one that exceeds its bounds, ends with StuckError. No ``except Exception``
    of the program catches it.
 

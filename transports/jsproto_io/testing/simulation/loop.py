@@ -3,9 +3,9 @@
 How it works
  * Between two turns time moves to the next timer, or to what is due in the world. A turn while tasks are ready takes
    ``TURN`` seconds, so that a task that polls sees the time pass.
- * What arrives is put into the protocol by ``call_soon``, as a real loop does it, and not between two turns.
+ * Bytes that arrive enter the protocol by ``call_soon``, as on a real loop, instead of between two turns.
  * Tasks and futures are hashed by the order of their creation: sets of them have the same order in each run.
- * Each task belongs to a host. When a host is killed, nothing of it runs any more: neither handlers nor ``finally``.
+ * Each task belongs to a host. When a host is killed, all of it stops: handlers and ``finally``, too.
 
 Rules
  * What has no simulation is refused with NotSimulatedError: threads, files to watch, servers, processes, name look-ups.

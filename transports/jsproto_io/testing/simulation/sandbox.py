@@ -1,4 +1,4 @@
-"""What surrounds one simulation: entropy from the seed, no garbage collection of its own accord, and nothing real.
+"""What surrounds one simulation: entropy from the seed, garbage collection on command, and a ban on all that is real.
 
 Rules
  * ``os.urandom``, ``random``, ``uuid`` and ``secrets`` give the same numbers for the same seed. The clocks of the

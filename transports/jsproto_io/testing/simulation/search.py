@@ -1,8 +1,8 @@
 """Many simulations: the first seed that fails, with as few and as short faults as make it fail.
 
 How it works
- * A first run without faults shows what there is to disturb: how long it is busy, how many links and bytes there are,
-   and which streams. ``random_faults`` of each seed are spread over that.
+ * A first, undisturbed run shows what faults may hit: how long it is busy, how many links and bytes there are, and
+   which streams. ``random_faults`` of each seed are spread over that.
  * The faults of a run that fails are data. They are left out one by one, and those left are shortened, as long as the
    same error stays. Then the network is calmed.
  * What is left is run twice more. Unequal digests mean that the program is not deterministic, which is an error itself.

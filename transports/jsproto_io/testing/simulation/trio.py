@@ -4,8 +4,8 @@ How it works
  * The clock of the run is the world's. When no task can run, time moves to the next deadline, of a task or of the
    world. A turn while tasks can run takes ``TURN`` seconds.
  * What arrives wakes the task that receives. The order of the tasks of one turn is trio's own shuffling, by the seed.
- * Each task belongs to a host. When a host is killed its links are cut at once, and its tasks are cancelled: trio can
-   end them in no other way. What they send in ``finally`` reaches nobody any more.
+ * Each task belongs to a host. When a host is killed its links are cut at once, and its tasks are cancelled, which is
+   trio's one way to end them. What they send in ``finally`` reaches nobody any more.
 
 Rules
  * What has no simulation is refused with NotSimulatedError: threads, sockets, name look-ups.
@@ -222,7 +222,7 @@ def _refuse_thread(*args: object, **options: object) -> NoReturn:
 
 @contextmanager
 def _deterministic(seed: bytes) -> Iterator[None]:
-    """Let trio's order of tasks depend on ``seed`` alone, and let it start no thread, nor use one that is idle."""
+    """Let trio's order of tasks depend on ``seed`` alone, and keep it from threads, idle ones too."""
     changed: Any = internals
     threads: Any = trio._threads
     kept = changed._ALLOW_DETERMINISTIC_SCHEDULING, changed._r.getstate(), threads.start_thread_soon

@@ -59,7 +59,7 @@ def option(
 ) -> Any:
     """A field that is an option of the command line.
 
-    ``text`` is its help, ``kind`` what typer gives unless that is None, ``name`` its name if that is not the field's.
+    ``text`` is its help, ``kind`` typer's type for it, or None, ``name`` its name if that differs from the field's.
     ``parse`` makes the field's value of that, ``check`` is a validator, and ``more`` is for typer.
     """
     names = [] if name is None else [name]

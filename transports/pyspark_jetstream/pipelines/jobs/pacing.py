@@ -2,8 +2,8 @@
 
 Rules:
 * A row is due when as much time has passed since the first row as it was then, divided by the speed.
-* What is due leaves together. Rows due within a few milliseconds wait for each other, so that a dense stretch is not
-  published one by one.
+* What is due leaves together. Rows due within a few milliseconds wait for each other, so that a dense stretch is
+  published in blocks.
 * Time is monotonic.
 
 Not here: how rows are stored (``sink``).

@@ -1,7 +1,7 @@
 """How a program runs: its server, its Spark, its progress, its end.
 
 Rules:
-* What cannot work fails before Spark is started, where that can be known.
+* Impossible arguments fail before Spark is started, where that can be known.
 * Everything that Spark raises becomes one line.
 * A server that is started for the run ends with it.
 * Ctrl-C ends what Spark is doing before it ends the program.
@@ -327,7 +327,7 @@ def _new_session(name: str, verbose: bool) -> SparkSession:
 
 
 def _submitted_here() -> bool:
-    """Whether spark-submit wants it on this machine, where it does not say so until a JVM is asked."""
+    """Whether spark-submit wants it on this machine, which otherwise a JVM alone would tell."""
     SparkContext._ensure_initialized()
     return str(SparkConf().get("spark.master", "")).startswith("local")
 

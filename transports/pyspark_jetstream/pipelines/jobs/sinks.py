@@ -2,8 +2,8 @@
 
 Rules:
 * Rows are counted where they go into the sink, without reading anything twice.
-* What is stored is what the stream has grown by, as its leader says, without the sink's markers.
-* That is only right as long as nobody else writes into the stream meanwhile, and it drops no markers.
+* The stored messages are what the stream has grown by, as its leader says, less the sink's markers.
+* The number is right while this sink is the only writer, and the stream keeps the markers.
 """
 
 from __future__ import annotations

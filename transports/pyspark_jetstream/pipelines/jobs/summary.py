@@ -1,6 +1,6 @@
 """What a program has done, for people and for programs.
 
-Rules: what was measured, in the order in which it was said, and nothing that was not.
+Rules: it has what was measured, in the order in which it was said.
 """
 
 from __future__ import annotations
