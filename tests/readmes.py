@@ -16,16 +16,19 @@ PAGES: Final = (
     "transports/jsproto_io/REFERENCE.md", "transports/jsproto_io/WORKERS.md",
 )  # fmt: skip
 """Pages beside a README, which belong to it."""
+TOURS: Final = ("jsproto/TOUR.md",)
+"""Pages that explain code. They promise nothing: what they tell is promised on the pages above."""
 READMES: Final = {
     **{folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS},
     **{page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES},
 }
+SHOWN: Final = {**READMES, **{page: (ROOT / page).read_text(encoding="utf-8") for page in TOURS}}
 _PROGRAM: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def programs(folder: str) -> list[str]:
     """The Python programs of the README in ``folder``, or of this page, in their order."""
-    return _PROGRAM.findall(READMES[folder])
+    return _PROGRAM.findall(SHOWN[folder])
 
 
 def program_with(folder: str, words: str) -> str:

@@ -24,7 +24,7 @@ from hatchling.builders.wheel import WheelBuilder
 import jsproto
 from tests.citations import FACTS, REQUIREMENTS
 from tests.marks import known_fault, promise, requirement
-from tests.readmes import FOLDERS, PAGES
+from tests.readmes import FOLDERS, PAGES, TOURS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CORE: Final = sorted((ROOT / "jsproto").rglob("*.py"))
@@ -436,7 +436,7 @@ def test_the_sdist(tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= {path.relative_to(ROOT).as_posix() for path in (*CORE, *DRIVERS, *PROGRAMS)}
-    assert names >= {f"{folder}/README.md".removeprefix("./") for folder in FOLDERS} | {*PAGES}
+    assert names >= {f"{folder}/README.md".removeprefix("./") for folder in FOLDERS} | {*PAGES, *TOURS}
     assert names >= {page.relative_to(ROOT).as_posix() for page in (FACTS, REQUIREMENTS)}
     assert {name.split("/")[0] for name in names} == TOP_LEVEL | {"PKG-INFO"}
 

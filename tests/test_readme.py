@@ -26,7 +26,7 @@ from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests import servers
 from tests.marks import promise, requirement
-from tests.readmes import PAGES, READMES, ROOT, program_with, programs
+from tests.readmes import PAGES, READMES, ROOT, SHOWN, TOURS, program_with, programs
 from tests.sentences import sections
 
 CORE: Final = "jsproto"
@@ -305,6 +305,19 @@ def test_half_an_hour_of_a_blocking_program() -> None:
     assert run(program_with(TESTING, "for _ in range(30)")) == "30 stored in 30 minutes\n"
 
 
+def test_the_tour_prints_what_it_shows() -> None:
+    (tour,) = TOURS
+    printed = iter(run("".join(programs(tour))).splitlines())
+    shown = [line for block in re.findall(r"```text\n(.*?)```", SHOWN[tour], re.DOTALL) for line in block.splitlines()]
+    assert len(shown) > 20
+    assert [line for line in shown if not any(found.startswith(line) for found in printed)] == []
+
+
+def test_the_tour_is_short() -> None:
+    (tour,) = TOURS
+    assert len(SHOWN[tour].splitlines()) <= 300
+
+
 @promise("Here a batch survives the loss of every hundredth message")
 def test_a_client_and_a_server_in_simulated_time() -> None:
     program = program_with(CORE, "from jsproto.testing")
@@ -338,11 +351,11 @@ def test_the_first_page_is_short() -> None:
     assert len(READMES["."].splitlines()) <= 160
 
 
-@pytest.mark.parametrize("folder", READMES)
+@pytest.mark.parametrize("folder", SHOWN)
 def test_links_lead_somewhere(folder: str) -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", READMES[folder]):
+    for link in re.findall(r"\]\(([^)]+)\)", SHOWN[folder]):
         path, _, anchor = link.partition("#")
-        page = ROOT / folder if folder in PAGES else ROOT / folder / "README.md"
+        page = ROOT / folder if folder in (*PAGES, *TOURS) else ROOT / folder / "README.md"
         target = (page.parent / path).resolve() if path else page.resolve()
         assert target.is_file(), link
         if anchor:
@@ -352,20 +365,20 @@ def test_links_lead_somewhere(folder: str) -> None:
 
 def exists(name: str, folder: str) -> bool:
     """A file or folder of this name is in ``folder`` or in that of this page, in the repository or somewhere below."""
-    here = (ROOT / folder).parent if folder in PAGES else ROOT / folder
+    here = (ROOT / folder).parent if folder in (*PAGES, *TOURS) else ROOT / folder
     return any([*place.glob(name.rstrip("/"))] for place in (here, ROOT)) or any([*here.rglob(name.rstrip("/"))])
 
 
-@pytest.mark.parametrize("folder", READMES)
+@pytest.mark.parametrize("folder", SHOWN)
 def test_files_that_are_named_exist(folder: str) -> None:
     """A map that is out of date is worse than none."""
-    named = re.findall(r"`((?:\.?[\w*-]+/)*[\w*-]*(?:\.py|\.md|\.csv|/))`", READMES[folder])
+    named = re.findall(r"`((?:\.?[\w*-]+/)*[\w*-]*(?:\.py|\.md|\.csv|/))`", SHOWN[folder])
     assert [name for name in named if not exists(name, folder)] == []
 
 
 @pytest.mark.parametrize("folder", READMES)
 def test_programs_and_tests_of_commands_exist(folder: str) -> None:
-    text = re.sub(r"<!--.*?-->", "", READMES[folder])
+    text = re.sub(r"<!--.*?-->", "", SHOWN[folder])
     modules = [name.replace(".", "/") for name in re.findall(r"python -m ([\w.]*\w)", text)]
     for path in [*modules, *(name.removesuffix(".py") for name in re.findall(r"[ `](tests/[\w/]+\.py)", text))]:
         places = [place / path for place in (ROOT, ROOT / "transports")]
@@ -375,5 +388,5 @@ def test_programs_and_tests_of_commands_exist(folder: str) -> None:
 @pytest.mark.parametrize("folder", READMES)
 def test_extras_of_commands_exist(folder: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    named = {name for names in re.findall(r"\.\[([a-z,]+)\]", READMES[folder]) for name in names.split(",")}
+    named = {name for names in re.findall(r"\.\[([a-z,]+)\]", SHOWN[folder]) for name in names.split(",")}
     assert named <= extras.keys()

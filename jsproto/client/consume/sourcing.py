@@ -4,6 +4,38 @@ A sink takes the messages, stores them, and says with ``confirm`` up to which st
 is acknowledged, by answers to the server's flow control. A sink that remembers its position, and begins from it next
 time, stores each message once: the consumer begins after what is acknowledged, and what the sink has is passed over.
 
+Six sequences of the stream, from what the server may delete to what has come::
+
+    -------|-------------|--------------|------------|--------------|----------> stream sequence
+        _acked      _log.stored      position      taken        received
+           '--- after a reset _log.stream_seq runs here again ----->|--- then ahead, and received with it
+
+    _acked           the server had an acknowledgement of all up to here when the consumer was reset
+    _log.stored      the server is told of all up to here when it asks (``_answered``: as the consumer counts)
+    position         the sink has stored all up to here (``confirm``)
+    taken            the sink was handed all up to here (``pop_many``)
+    received         all up to here has come. ``_floor`` keeps it when the consumer's numbers begin again
+    _log.stream_seq  the last delivery since the reset
+
+``_log.stored <= position <= taken <= received`` holds all the time. A sink that has less than ``_acked`` has lost
+messages: the event ``SourceSkipped`` tells which.
+
+Five automata share this object, each with fields of its own:
+
+* The claim (``phase``, a table in ``rules.sourcing``): whose the consumer is.
+* The numbers (``_log``): whether deliveries are complete, and which of them are stored.
+* The answer (``_asked``, ``_answered``, ``_stuck``): what the server waits for.
+* The proof (``_check``, ``facts``): whether ``position``, or later ``received``, still means the same message.
+* The hold (``schedule``, ``_held_by``): the message before which acknowledgements stop.
+
+Where they meet:
+
+* ``_inspect`` and ``_receive_heartbeat`` move the numbers, and may set the hold. A wrong number, a question that stays
+  and silence begin another claim (``_begin_again``).
+* ``_drop`` leaves a claim. It forgets the question, and gives the proof what was received.
+* ``_run`` begins with a proved position. Numbers, answer and hold are new, and the sink's sequences stay.
+* ``confirm`` moves the sink. It may answer, and it ends the wait for the last messages of an old stream.
+
 Life:
 
 * The consumer is claimed: it is made to deliver to a subject of this machine alone. The server refuses that while
