@@ -106,7 +106,7 @@ def seconds(duration: Duration) -> float:
 
 
 def _is_finite(number: object) -> bool:
-    """Whether it is a finite number. NaN, which compares to itself even as unequal, is refused."""
+    """Whether it is a finite number. NaN, with which every comparison fails, is refused."""
     return isinstance(number, int | float) and abs(number) < _INFINITE
 
 

@@ -4,7 +4,7 @@ Rules:
 
 * The link is left when it is idle: requests and batches have ended, and the write buffer is empty.
 * It is left for another server only: the last one of a cluster stays in use until it goes.
-* It begins at a random moment, so that the clients of a server come to the next one one by one.
+* It begins at a random moment, so that the clients of a server arrive at the next one apart.
 * What was published must have been processed. An answer to the last message shows it, or else the answer to a PING.
 * Under a steady stream of plain messages the link is left after ``MAX_PINGS`` PINGs: those messages may be lost.
 * While requests or batches are always under way the link stays, until the server ends it.

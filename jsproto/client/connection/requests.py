@@ -3,8 +3,8 @@
 Rules:
 
 * One subscription ``<inbox>.*`` serves all requests. The first request makes it.
-* Each request gets a token of its own, which others leave unpredictable. So an answer that is late, double or forged
-  for another request is dropped.
+* Each request gets an unguessable token of its own. So an answer that is late, double or forged for another request is
+  dropped.
 * A request may name another subject, which is asked in its place where nobody answers the first.
 * A repeatable request that finds no responder is sent again, with the same token. Its time goes on. One that could not
   be repeated in time fails at once.

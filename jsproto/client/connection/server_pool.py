@@ -8,7 +8,7 @@ Rules:
 * After a lost link the other addresses go first and the lost one last, at once.
 * When all have been tried there is a pause. Jitter makes it longer, so that many clients come back out of step.
 * A link that was lost before it lived as long as a pause counts as a failed attempt. After as many of them in a row as
-  there are addresses, a pause follows each. A link that this side has left is forgotten.
+  there are addresses, a pause follows each. A link that this side has left keeps the count as it is.
 * Failed attempts in a row are counted by address. The session ends when each address of the pool has had
   ``max_reconnect_attempts`` of them. So each address is dialled before it is given up.
 * The session ends as well when one address has refused the credentials twice since the last connection.

@@ -80,7 +80,7 @@ class Session(BulkOutbox):
     """One logical connection to NATS, in the client role.
 
     ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
-    characters that others leave unpredictable. The same token and the same inputs give the same bytes.
+    unguessable characters. The same token and the same inputs give the same bytes.
 
     Attributes:
 
@@ -91,7 +91,7 @@ class Session(BulkOutbox):
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
     * ``wants_close``: the driver is to close the socket.
-    * ``draw``: gives 16 bytes of text that others leave unpredictable. ``draw_many(count)`` gives a list of them.
+    * ``draw``: gives 16 bytes of unguessable text. ``draw_many(count)`` gives a list of them.
     """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
@@ -412,7 +412,7 @@ class Session(BulkOutbox):
         return self.error or ConnectionClosedError("the connection was closed")
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses, and that others leave unpredictable."""
+        """An unguessable subject of its own."""
         return f"{self.options.inbox_prefix}.{self.draw().decode()}{self.draw().decode()}"
 
     def publish_message(

@@ -3,7 +3,7 @@
 Rules:
 
 * All come from the entropy that was given. The same entropy gives the same tokens.
-* They are pieces of a hash of the entropy and a counter, so tokens leave each other unpredictable.
+* They are pieces of a hash of the entropy and a counter, so some tokens do not help to compute another one.
 
 How it works: one hash gives many tokens, so that one token costs little more than a call.
 

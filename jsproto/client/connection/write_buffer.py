@@ -3,7 +3,7 @@
 Rules:
 
 * A frame is encoded once, when it is queued. It leaves in the order of the calls.
-* Up to ``pending_size`` bytes may wait: the next message raises OutboundBufferLimitError.
+* Up to ``pending_size`` bytes may wait: a message beyond that raises OutboundBufferLimitError.
 * Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait.
 * A message leaves at once if ``BURST`` seconds have passed since another one, and since bytes that left.
 * Other messages, and acknowledgements, wait up to ``linger`` seconds for company.

@@ -117,8 +117,7 @@ class DeadLetterSpec:
 class DeadLetterPlan:
     """How the dead letters are kept: ``subject`` is the template, ``info`` the consumer of the advisories.
 
-    ``is_kept_apart``: each letter has a subject of its own, and stays. So its absence says that it has yet to be
-    stored.
+    ``is_kept_apart``: each letter has a subject of its own, and stays. So its absence says that it was never stored.
     """
 
     spec: DeadLetterSpec

@@ -12,7 +12,7 @@ Rules:
 
 Facts (FACTS.md F5.7):
 
-* A server keeps a full ``max_ack_pending`` to itself. So a fetch that takes what is there ends after ``patience``
+* A server is silent about a full ``max_ack_pending``. So a fetch that takes what is there ends after ``patience``
   seconds.
 * A server forgets a request with the last listener to its reply subject.
 * A partial request that takes what is there ends with 404.

@@ -125,7 +125,7 @@ class BatchAdvisories(Conversation, Live):
         return [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
 
     def readable(self) -> Ticket[None]:
-        """A ticket that is completed when an advisory can be taken, and fails with why the last one has come."""
+        """A ticket that is completed when an advisory can be taken, and fails with why advisories have ended."""
         return self._readable.ticket(bool(self._buffer), self.error)
 
     def close(self) -> None:

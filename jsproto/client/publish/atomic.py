@@ -370,7 +370,7 @@ class AtomicBatch(Batch):
             self._fail(error)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """The batch ends with its connection, which hides what arrived."""
+        """The batch ends with its connection: what arrived is unknown then."""
         if self.phase not in ENDED:
             text = f"the connection was lost: {error}"
             lost = BatchLostError(f"{text}; {self._outcome()}", **self._facts())
@@ -489,7 +489,7 @@ class AtomicBatch(Batch):
         return self._max_messages - self._is_before(EOB_UNCOUNTED_SINCE)
 
     def _open_inbox(self, subject: str) -> bytes:
-        """A fresh reply subject, which those before leave unpredictable."""
+        """A fresh, unguessable reply subject. Those before do not tell it."""
         check_subject(subject)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
@@ -562,7 +562,7 @@ class AtomicBatch(Batch):
         self._fail_waiters(refused)
 
     def _receive_commit_ack(self, ack: PubAck, message: Msg) -> None:
-        """All of the batch is stored, or an acknowledgement is impossible."""
+        """All of the batch is stored, or its acknowledgement is an impossible one."""
         self._ack = ack
         count, marker = ack.count, self._commit_sequence > self.sequence
         assert count is not None  # every acknowledgement of a batch says so

@@ -1,9 +1,9 @@
 """Publishing to streams with an acknowledgement for each message, many under way at a time.
 
-Each message carries a reply subject of its own below one inbox, and leaves the others unpredictable. At most
-``max_pending`` messages, and about ``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly
-one of: its PubAck, the server's APIError, NoStreamResponseError, RemoteProtocolError (the answer is malformed),
-TimeoutError, or why the link was lost.
+Each message carries an unguessable reply subject of its own below one inbox. At most ``max_pending`` messages, and
+about ``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly one of: its PubAck, the
+server's APIError, NoStreamResponseError, RemoteProtocolError (the answer is malformed), TimeoutError, or why the link
+was lost.
 
 Rules
  * ``publish`` gives a ticket for its message. ``publish_many`` gives counts, and the failed messages for another try,
