@@ -1,4 +1,4 @@
-"""Whether a consumer's deliveries arrived gapless. Both roles use this file.
+"""Whether a consumer's deliveries arrived gapless. It is the same in both roles.
 
 * A consumer numbers what it delivers, redeliveries included, from 1 on: the consumer sequence.
 * Each message carries its number in the ack reply subject. Each idle heartbeat carries the last number that was sent.

@@ -1,4 +1,4 @@
-"""What the statuses mean that a consumer sends instead of a message (ADR-15). Both roles use this file.
+"""What the statuses mean that a consumer sends instead of a message (ADR-15). It is the same in both roles.
 
 * A status is hidden from the application, or it ends a pull request that may be made again, or it is an error that
   stays. One table says which, by code and by the words that follow. Both roles use these words.
