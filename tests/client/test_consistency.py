@@ -223,7 +223,7 @@ def test_nothing_of_a_leader_that_fell_behind_meanwhile() -> None:
     assert reader.wait(ticket).seq == 2
 
 
-@promise("That a message is missing is believed only of the leader.")
+@promise("Only the leader's word that a message is missing counts.")
 @pytest.mark.parametrize(
     "ask", [lambda s, now: s.get_last_msg("S", "b", now=now), lambda s, now: s.get_msg("S", 2, now=now)]
 )
@@ -235,7 +235,7 @@ def test_what_is_missing_may_just_not_be_there_yet(ask: Callable[..., Ticket[Sto
     assert reader.asked == ASK + LEADER
 
 
-@promise("That a message is missing is believed only of the leader.")
+@promise("Only the leader's word that a message is missing counts.")
 def test_the_leader_says_what_is_missing_for_good() -> None:
     reader = Reader(Replicas("a", "b")).knows(2)
     raised(reader, MessageNotFoundError, "get_last_msg", "c")
@@ -309,7 +309,7 @@ def mirrored(*subjects: str, keeps: Callable[[Stored], bool], **options: Any) ->
 
 
 @promise("**consistent sessions** that read their own writes and never read backwards")
-@promise("That a message is missing is believed only of the leader.")
+@promise("Only the leader's word that a message is missing counts.")
 def test_a_mirror_that_holds_a_part_is_not_taken_for_the_stream() -> None:
     reader = mirrored("a", "b", "a", "c", keeps=lambda message: message.seq == 4)
     for _ in range(3):

@@ -306,7 +306,7 @@ def test_a_replica_with_another_message_is_not_believed(level: Any) -> None:
     assert reader.wait(ticket, LONG, 0.05).seq == 2
 
 
-@promise("What was written, and never read, has no witness.")
+@promise("A write that was never read has no witness.")
 def test_a_leader_before_what_was_written() -> None:
     """Without a witness: the leader has to say so twice, and one read hears it if there is time."""
     reader = Reader(Replicas("a", "b", positions=(1,)), timeout=LONG).knows(2)

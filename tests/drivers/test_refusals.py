@@ -133,7 +133,7 @@ def guarded() -> Iterator[NatsServer]:
         yield running
 
 
-@promise("What the user may not do raises `PermissionsViolationError`")
+@promise("A forbidden request raises `PermissionsViolationError`")
 @promise("That holds for the requests that the library makes by itself")
 @promise("A consumer that may not be acknowledged ends.")
 @pytest.mark.parametrize("question", TABLE)

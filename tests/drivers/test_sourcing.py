@@ -177,7 +177,7 @@ async def take(source: Any, stored: list[int], until: int) -> None:
         await source.confirm(messages[-1].metadata.sequence.stream)
 
 
-@promise("What is not confirmed comes again the next time")
+@promise("Unconfirmed messages come again the next time")
 async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -202,7 +202,7 @@ async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, 
         assert identity
 
 
-@promise("What is not confirmed comes again the next time")
+@promise("Unconfirmed messages come again the next time")
 async def test_what_was_not_confirmed_comes_again(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")

@@ -79,7 +79,7 @@ def test_tokens_merge_in_any_order(one: SessionToken, two: SessionToken, three: 
                 assert (all_seen.witness or 0) <= (seen.witness or 0)
 
 
-@promise("What was written, and never read, has no witness.")
+@promise("A write that was never read has no witness.")
 def test_what_was_read_has_a_witness() -> None:
     token = SessionToken().after_read("S", 3, 99).after_write("S", 7).after_read("S", 2, 50)
     assert token.seen("S") == StreamPosition("S", 3, None, 99)

@@ -69,7 +69,7 @@ def fill(nc: Connection, stream: str) -> None:
             publisher.publish(stream.lower(), b"%d" % number)
 
 
-@promise("What is not confirmed comes again the next time")
+@promise("Unconfirmed messages come again the next time")
 def test_a_work_queue_is_copied_once_and_in_order_whatever_happens_to_the_link(
     server_for: Callable[..., NatsServer],
 ) -> None:

@@ -50,7 +50,7 @@ def asked(verb: str) -> tuple[list[str], str]:
     return [message.subject.decode() for listener in listeners for message in listener.pop_many(1000)], found
 
 
-@promise("What the user may not do raises `PermissionsViolationError`")
+@promise("A forbidden request raises `PermissionsViolationError`")
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_refusal_is_heard(verb: str) -> None:
     subjects, permitted = asked(verb)
