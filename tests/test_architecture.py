@@ -68,7 +68,7 @@ ROOMS: Final = {
     "client.read": {"connection", "read"},
     "server.store": {"store"},
     "server.publish": {"store", "publish"},
-    "server.consume": {"store", "publish", "consume"},
+    "server.consume": {"store", "publish", "consume", "routing"},
     "server.read": {"store", "publish", "read"},
     "server.replication": {"store", "publish", "read", "replication"},
     "server.inlet": {"store", "publish", "consume", "inlet"},

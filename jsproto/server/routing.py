@@ -4,6 +4,8 @@ How it works: subscriptions are kept by how their patterns begin, so a subject i
 was found to reach is remembered. A new or ended subscription without wildcards changes what is known of its own subject
 alone. One with wildcards makes the table forget everything. So does a memory that is full.
 
+Who must notice that a subject has lost its subscriber asks ``Removals``, instead of asking for each subject again.
+
 Pays: of the server in memory, ``python -m tests.testing_io.measure``. Without the memory each request of the API is
 compared with all its verbs, and each acknowledgement with all consumers.
 
@@ -12,6 +14,9 @@ Not here: who may get a message, and one member of a queue group (``server``).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Container
+from itertools import islice
 from operator import itemgetter
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -19,6 +24,8 @@ from jsproto.grammar.subjects import has_wildcards, matches
 
 MAX_REMEMBERED: Final = 8192
 """How many subjects and subscriptions that they reach are remembered, in all."""
+MAX_REMOVALS: Final = 1024
+"""How many of the last removals are remembered."""
 
 
 class Subscription(Protocol):
@@ -32,10 +39,37 @@ class Subscription(Protocol):
 T = TypeVar("T", bound=Subscription)
 
 
+class Removals:
+    """Which patterns lost a subscription, of one table or of several. ``count``: how many there were so far."""
+
+    __slots__ = ("_last", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: deque[str] = deque(maxlen=MAX_REMOVALS)
+
+    def add(self, pattern: str) -> None:
+        """A subscription to ``pattern`` was removed."""
+        self.count += 1
+        self._last.append(pattern)
+
+    def may_reach(self, subjects: Container[str], since: int) -> bool:
+        """Whether one of ``subjects`` may have lost a subscription after the first ``since`` removals.
+
+        True too often: for each pattern with wildcards, and for more removals than are remembered.
+        """
+        new = self.count - since
+        if new > len(self._last):
+            return True
+        return any(pattern in subjects or has_wildcards(pattern) for pattern in islice(reversed(self._last), new))
+
+
 class Subscriptions(Generic[T]):
     """A table of subscriptions."""
 
-    def __init__(self) -> None:
+    def __init__(self, removals: Removals | None = None) -> None:
+        """``removals``: keeps the pattern of each subscription that is removed. Tables may share it."""
+        self._removals = removals or Removals()
         self._by_head: dict[str, dict[T, int]] = {}  # with the number of each, in the order in which they came
         self._number = 0
         self._found: dict[str, tuple[T, ...]] = {}
@@ -54,6 +88,7 @@ class Subscriptions(Generic[T]):
         if not self._by_head[head]:
             del self._by_head[head]
         self._forget(one.pattern)
+        self._removals.add(one.pattern)
 
     def find(self, subject: str) -> tuple[T, ...]:
         """All that ``subject`` reaches, in the order in which they came."""

@@ -40,7 +40,7 @@ from jsproto.server.consume.consumer import Consumer
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
-from jsproto.server.routing import Subscriptions
+from jsproto.server.routing import Removals, Subscriptions
 from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
 from jsproto.server.store.context import (
     ACCOUNT,
@@ -119,6 +119,7 @@ class Server:
     * ``api``: creates, changes and deletes streams.
     * ``sessions``: the open ones.
     * ``subscriptions``: of clients and of conversations.
+    * ``removals``: which patterns of theirs, and of streams, have ended.
     * ``leaderless``: the names of streams without a leader.
     * ``choose``: maps the size of a queue group to the index of the member that gets a message. It may be replaced.
     """
@@ -176,7 +177,8 @@ class Server:
         self._host = host
         self._port = port
         self._clients = 0
-        self.subscriptions: Subscriptions[_LocalSubscription | Interest] = Subscriptions()
+        self.removals = Removals()
+        self.subscriptions: Subscriptions[_LocalSubscription | Interest] = Subscriptions(self.removals)
         self._local_subscriptions: dict[int, _LocalSubscription] = {}
         self._sids = 0
         self._turn = 0
@@ -301,6 +303,7 @@ class Server:
     def lose_leader(self, name: str) -> None:
         """Take the leader from a stream, which then stores nothing, and whose consumers deliver nothing."""
         self.leaderless.add(name)
+        self.removals.add(">")
         if name in self.api.replica_sets:
             self.api.replica_sets[name].sources.stop(self._now)
 

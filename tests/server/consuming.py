@@ -12,6 +12,7 @@ from jsproto.grammar.subjects import check_subject, matches
 from jsproto.outbox import Conversation
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.consume.settings import accept
+from jsproto.server.routing import Removals
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
@@ -27,6 +28,8 @@ class Post(Answered):
         super().__init__()
         self.sent: list[tuple[str, Msg]] = []
         self.listening: set[tuple[str, str | None]] = {("in", None), ("r", None)}
+        self.removals = Removals()
+        self.asked: list[str] = []  # whether which subjects have interest
         self.subscribed: dict[int, str] = {}
         self.scheduled: list[Conversation] = []
 
@@ -38,6 +41,7 @@ class Post(Answered):
         self.sent.append((inbox, message))
 
     def has_interest(self, subject: str) -> bool:
+        self.asked.append(subject)
         return any(matches(one, subject) for one, _ in self.listening)
 
     def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
@@ -108,6 +112,7 @@ class Shop:
 
     def leave(self, subject: str = "dlv", queue: str | None = None) -> list[str]:
         self.post.listening.discard((subject, queue))
+        self.post.removals.add(subject)
         self.consumer.interest_changed()
         return self.heard()
 

@@ -145,7 +145,7 @@ class JetStreamApi(Conversation):
         """Answer from now on, below ``$JS.API`` and, if there is a domain, below its prefix too."""
         self.streams: dict[str, StreamInlet] = {}
         self.replica_sets: dict[str, ReplicaSet] = {}
-        self._takers: Subscriptions[_StreamSubject] = Subscriptions()
+        self._takers: Subscriptions[_StreamSubject] = Subscriptions(outbox.removals)
         self._subjects: dict[str, list[_StreamSubject]] = {}  # in the table, by the names of streams
         self._context = context
         context.used = self._used

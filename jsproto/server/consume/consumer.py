@@ -47,6 +47,7 @@ from jsproto.server.consume.pull_requests import (
 from jsproto.server.consume.rate_limit import RateLimit
 from jsproto.server.consume.settings import labelled
 from jsproto.server.publish.checks import check_level
+from jsproto.server.routing import Removals
 from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stored, Stream
@@ -63,6 +64,10 @@ _DELETED: Final = "Message deleted by stream limits"
 
 class ConsumerOutbox(Outbox, Protocol):
     """What a consumer needs of its server beyond an outbox."""
+
+    @property
+    def removals(self) -> Removals:
+        """Which patterns lost a subscriber."""
 
     def deliver(self, inbox: str, message: Msg) -> None:
         """Send ``message`` under its own subject to the subscribers of ``inbox``.
@@ -146,7 +151,9 @@ class Consumer(Conversation):
         self._forget = forget
         self._advisories = Advisories(stream.config.name, name, context, outbox)
         self._priorities = Priorities(config, self._advisories, context)
-        self._requests = PullRequests(config.max_waiting or 0, self._send_status, outbox.has_interest, self._priorities)
+        self._requests = PullRequests(
+            config.max_waiting or 0, self._send_status, outbox.has_interest, outbox.removals, self._priorities
+        )
         self._flow = FlowControl()
         self._cursor = Cursor(stream, config)
         self._state = DeliveryState(stream, config, self._cursor)

@@ -8,6 +8,9 @@ Rules: requests are served round robin, one message each. A request ends
 * when it has ``no_wait`` and got what there was (404),
 * without a status, when its reply subject has no subscriber any more.
 
+Which requests may be over is known without a look at each: by their deadlines, by their ``no_wait``, and by patterns
+that lost a subscription.
+
 A request for less than one message, or without JSON, asks for one message. JSON of the wrong types is refused with the
 text of Go's decoder.
 
@@ -17,7 +20,7 @@ Not here: the messages (``consumer``), requests that have to let others go first
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -37,7 +40,8 @@ from jsproto.server.consume.statuses import (
     server_shutdown,
     wrong_pin,
 )
-from jsproto.timers import earliest
+from jsproto.server.routing import Removals
+from jsproto.timers import Deadlines, earliest
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {
@@ -84,6 +88,10 @@ class PullRequest:
     def deadline(self) -> float | None:
         """When it expires, or a heartbeat is due, in seconds. None: neither."""
         return earliest((self.expires, self.heartbeat_at))
+
+    def ends_at_end(self) -> bool:
+        """Whether it is over once there is nothing more to deliver."""
+        return self.no_wait and (self.delivered > 0 or self.expires is None)
 
 
 def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
@@ -145,17 +153,43 @@ def _value(name: str, value: Any) -> Any:
 class PullRequests:
     """The requests that wait, the next one first. ``limit``: how many may wait."""
 
-    __slots__ = ("_has_interest", "_priorities", "_send", "_waiting", "limit")
+    __slots__ = (
+        "_deadlines",
+        "_has_interest",
+        "_has_lost",
+        "_hurried",
+        "_priorities",
+        "_removals",
+        "_replies",
+        "_seen",
+        "_send",
+        "_waiting",
+        "limit",
+    )  # fmt: skip
 
     def __init__(
-        self, limit: int, send: SendStatus, has_interest: Callable[[str], bool], priorities: Priorities
+        self,
+        limit: int,
+        send: SendStatus,
+        has_interest: Callable[[str], bool],
+        removals: Removals,
+        priorities: Priorities,
     ) -> None:
-        """``send`` sends a status to a subject. ``has_interest`` says whether a subject has a subscriber."""
+        """``send`` sends a status to a subject. ``has_interest`` says whether a subject has a subscriber.
+
+        ``removals``: which patterns lost one.
+        """
         self.limit = limit
         self._priorities = priorities
         self._send = send
         self._has_interest = has_interest
         self._waiting: deque[PullRequest] = deque()
+        self._deadlines: Deadlines[PullRequest] = Deadlines()
+        self._replies: Counter[str] = Counter()
+        self._hurried: set[PullRequest] = set()  # those of which ``ends_at_end`` is true
+        self._removals = removals
+        self._seen = removals.count
+        self._has_lost = False  # whether one may have lost its subscriber among the removals that were seen
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -172,6 +206,14 @@ class PullRequests:
 
     def add(self, request: PullRequest) -> None:
         """Let one more wait. The caller has looked at ``is_full``."""
+        self._replies[request.reply] += 1
+        self._has_lost = self._has_lost or not self._has_interest(request.reply)
+        self._deadlines.set(request, request.deadline())
+        if request.ends_at_end():
+            self._hurried.add(request)
+        self._insert(request)
+
+    def _insert(self, request: PullRequest) -> None:
         rank, waiting = self._priorities.rank(request), self._waiting
         place = len(waiting)
         while place and self._priorities.rank(waiting[place - 1]) > rank:
@@ -188,12 +230,11 @@ class PullRequests:
             request = self._waiting.popleft()
             if request.expires is not None and request.expires <= now:
                 self._expired(request)
-                continue
-            turn = self._priorities.turn(request, pending, unacked)
-            if turn is Turn.STRANGER:
+            elif (turn := self._priorities.turn(request, pending, unacked)) is Turn.STRANGER:
                 self._send(request.reply, wrong_pin(request.batch, request.max_bytes))
             elif turn is Turn.WAITS:
                 self._waiting.append(request)
+                continue
             elif 0 < request.max_bytes < size:
                 self._send(request.reply, message_too_large(request.batch, request.max_bytes))
             elif self._has_interest(request.reply):
@@ -203,11 +244,16 @@ class PullRequests:
                 request.max_bytes -= min(size, request.max_bytes)
                 request.batch -= 1
                 request.delivered += 1
+                if request.batch <= 0:
+                    self._forget(request)
+                    return request
                 if request.heartbeat_at is not None:
-                    request.heartbeat_at = now + request.heartbeat
-                if request.batch > 0:
-                    self.add(request)
+                    self._put_off_heartbeat(request, now)
+                if request.no_wait:
+                    self._hurried.add(request)
+                self._insert(request)
                 return request
+            self._forget(request)
         return None
 
     def tidy(self, now: float, heartbeat: Callable[[], bytes], *, at_end: bool) -> int:
@@ -216,36 +262,58 @@ class PullRequests:
         ``heartbeat`` makes the status. ``at_end``: there is nothing more to deliver. That ends requests with
         ``no_wait``, except those that have ``expires`` and wait for their first message.
         """
+        due = self.deadline()
+        is_due = due is not None and due <= now
+        has_lost = self._has_lost or self._removals.may_reach(self._replies, self._seen)
+        self._seen, self._has_lost = self._removals.count, False
+        if not (is_due or has_lost or (at_end and self._hurried)):
+            return 0
         kept: deque[PullRequest] = deque()
         for request in self._waiting:
             if request.expires is not None and request.expires <= now:
                 self._expired(request)
-            elif at_end and request.no_wait and (request.delivered or request.expires is None):
+            elif at_end and request.ends_at_end():
                 self._send(request.reply, NO_MESSAGES)
-            elif self._has_interest(request.reply):
+            elif not has_lost or self._has_interest(request.reply):
                 if request.heartbeat_at is not None and request.heartbeat_at <= now:
                     self._send(request.reply, heartbeat())
-                    request.heartbeat_at = now + request.heartbeat
+                    self._put_off_heartbeat(request, now)
                 kept.append(request)
+                continue
+            self._forget(request)
         ended = len(self._waiting) - len(kept)
         self._waiting = kept
         return ended
 
     def end(self, status: bytes) -> None:
         """End all requests with ``status``."""
-        for request in self._waiting:
-            self._send(request.reply, status)
-        self._waiting.clear()
+        self._end_all(lambda request: status)
 
     def shut_down(self) -> None:
         """End all requests, because the server ends."""
-        for request in self._waiting:
-            self._send(request.reply, server_shutdown(request.batch, request.max_bytes))
-        self._waiting.clear()
+        self._end_all(lambda request: server_shutdown(request.batch, request.max_bytes))
 
     def deadline(self) -> float | None:
         """When the next request expires, or its heartbeat is due, in seconds. None: never."""
-        return earliest([request.deadline() for request in self._waiting])
+        return self._deadlines.next()
+
+    def _end_all(self, status: Callable[[PullRequest], bytes]) -> None:
+        for request in self._waiting:
+            self._send(request.reply, status(request))
+            self._forget(request)
+        self._waiting.clear()
+
+    def _forget(self, request: PullRequest) -> None:
+        """It waits no more."""
+        self._deadlines.set(request, None)
+        self._hurried.discard(request)
+        self._replies[request.reply] -= 1
+        if not self._replies[request.reply]:
+            del self._replies[request.reply]
+
+    def _put_off_heartbeat(self, request: PullRequest, now: float) -> None:
+        request.heartbeat_at = now + request.heartbeat
+        self._deadlines.set(request, request.deadline())
 
     def _expired(self, request: PullRequest) -> None:
         self._send(request.reply, request_timeout(request.batch, request.max_bytes))
