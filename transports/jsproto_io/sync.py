@@ -45,7 +45,7 @@ from math import inf
 from typing import Unpack
 
 from jsproto.client.connection.options import DEFAULT_URL
-from jsproto.errors import Error, ForkedError, TimeoutError
+from jsproto.errors import Error, ForkedError, NoServersError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
@@ -60,7 +60,7 @@ from jsproto_io._blocking.sessions import ConsistentSession
 from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
-from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
+from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, reason, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.last_look import LOOK, Limit
 from jsproto_io._threads.engine import ThreadEngine
@@ -102,7 +102,7 @@ def connect(
 
     Raises:
         LocalProtocolError: an option is impossible.
-        NoServersError: no server could be reached. It lists each address and its failure.
+        NoServersError: no server could be reached, or too many files are open. It lists each address and its failure.
         AuthorizationError: the server refused the credentials.
         TLSError: TLS failed.
         ConnectionLostError: otherwise the handshake failed.
@@ -110,7 +110,11 @@ def connect(
     if not reader_thread:
         options.setdefault("linger", 0.0)
     dialer = dialer or ambient_dialer() or SystemDialer()
-    connection = Connection(new_session(servers, options, dialer.entropy), event_cb, dialer)
+    session = new_session(servers, options, dialer.entropy)
+    try:
+        connection = Connection(session, event_cb, dialer)
+    except OSError as error:  # no file descriptors are left for what it sleeps on
+        raise NoServersError(tuple((each.url, reason(error)) for each in session.options.servers)) from error
     connection._open(reader_thread)
     return connection
 
@@ -184,11 +188,9 @@ class Connection(ThreadEngine):
                             self._lead(until)
                             deferred.check()
                 finally:
-                    if (
-                        not nested or leadership.leader != me
-                    ):  # else the outer wait of this thread goes on as the leader
+                    if not nested or leadership.leader != me:
                         self._leave(me)
-                    else:
+                    else:  # the outer wait of this thread goes on as the leader
                         self._poller.wakeup()  # it may be asleep for longer than it should by now
         except BaseException as error:
             if not isinstance(error, Error):  # the caller goes, by Ctrl-C for example

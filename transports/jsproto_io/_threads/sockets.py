@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import selectors
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import inf
 from time import monotonic
 from typing import Final
@@ -53,10 +53,12 @@ class SocketPoller(Poller):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wakeup_send, self._wakeup_receive = socket.socketpair()
+        with ExitStack() as opened:
+            self._wakeup_send, self._wakeup_receive = map(opened.enter_context, socket.socketpair())
+            self.selector = opened.enter_context(selectors.DefaultSelector())
+            opened.pop_all()
         self._wakeup_send.setblocking(False)
         self._wakeup_receive.setblocking(False)
-        self.selector = selectors.DefaultSelector()
         self.selector.register(self._wakeup_receive, _READ)
 
     def look_up(self, address: Address) -> list[AddressInfo] | Exception:

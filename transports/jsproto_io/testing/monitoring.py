@@ -8,13 +8,26 @@ Not here: the other pages of nats-server's monitoring, and most fields of ``/var
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from jsproto_io.testing.sockets import accept
 from jsproto_io.testing.threads import MemoryServer
+
+
+class _Listener(ThreadingHTTPServer):
+    """One that waits where there is no file descriptor for a link."""
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        accepted, pause = accept(self.socket)
+        if accepted is None:
+            threading.Event().wait(pause)
+            raise OSError("there is no request")
+        return accepted, accepted.getpeername()
 
 
 class Monitoring:
@@ -49,7 +62,7 @@ class Monitoring:
             }  # fmt: skip
 
         pages: dict[str, Callable[[], dict[str, Any]]] = {"/varz": varz, "/healthz": lambda: {"status": "ok"}}
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server = _Listener((host, port), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="jsproto-monitoring", daemon=True)

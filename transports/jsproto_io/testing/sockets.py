@@ -1,21 +1,30 @@
 """What the drivers on threads and on trio have below them: a listener, and links that never block.
 
-Rules: nothing here waits. What a socket does not take stays in the peer's ``unsent``, and then in the session.
+Rules
+ * Nothing here waits. What a socket does not take stays in the peer's ``unsent``, and then in the session.
+ * Without a file descriptor for it a link stays unaccepted, and its listener readable. So its driver accepts none for
+   ``ACCEPT_PAUSE``.
 
 Not here: when a socket is ready (``threads``, ``trio``), the protocol (``jsproto.server``).
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 from contextlib import suppress
+from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
 from typing import Final
 
 from jsproto.errors import LocalProtocolError
 from jsproto_io._threads.sockets import READ_SIZE
 from jsproto_io.testing.host import BACKLOG, Peer
 
+_log = logging.getLogger("jsproto")
+
 MAX_PORT: Final = 65_535
+ACCEPT_PAUSE: Final = 1.0  # seconds, as asyncio has it
+_EXHAUSTED: Final = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM})
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -40,6 +49,17 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def accept(listener: socket.socket) -> tuple[socket.socket | None, float]:
+    """A link that has come, and for how many seconds to accept no other. None: it has ended, or cannot be had now."""
+    try:
+        return listener.accept()[0], 0.0
+    except OSError as error:
+        if error.errno not in _EXHAUSTED:
+            return None, 0.0
+        _log.warning("no link is accepted for %g s: %s", ACCEPT_PAUSE, error.strerror)
+        return None, ACCEPT_PAUSE
 
 
 class SocketLink:

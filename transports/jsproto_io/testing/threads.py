@@ -17,7 +17,7 @@ import selectors
 import socket
 import ssl
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import inf
 from time import monotonic
 from typing import TypeVar, Unpack
@@ -25,7 +25,7 @@ from typing import TypeVar, Unpack
 from jsproto_io._state.common import clamp_sleep
 from jsproto_io._threads.sockets import WAKEUP_SIZE
 from jsproto_io.testing.host import HOST, BlockingHost, Peer, RoleKeywords
-from jsproto_io.testing.sockets import SocketLink, listen
+from jsproto_io.testing.sockets import SocketLink, accept, listen
 
 __all__ = ["MemoryServer", "serve"]
 
@@ -62,16 +62,19 @@ class MemoryServer(BlockingHost):
         """Listen, and return. No effect while it runs.
 
         Raises:
-            OSError: the address is in use, or is none of this machine.
+            OSError: the address is in use, or is none of this machine. Or there are too many files open.
         """
         if self._thread is not None:
             return
-        self._listener = listen(self.host, self.port)
+        with ExitStack() as opened:
+            self._listener = opened.enter_context(listen(self.host, self.port))
+            self._wakeup_send, self._wakeup_receive = map(opened.enter_context, socket.socketpair())
+            self._selector = opened.enter_context(selectors.DefaultSelector())
+            opened.pop_all()
         self.port = self._listener.getsockname()[1]
-        self._wakeup_send, self._wakeup_receive = socket.socketpair()
         for each in (self._wakeup_send, self._wakeup_receive):
             each.setblocking(False)
-        self._selector = selectors.DefaultSelector()
+        self._accepts_at = inf  # inf: whenever a link comes
         self._selector.register(self._listener, _READ)
         self._selector.register(self._wakeup_receive, _READ)
         self._closing = False
@@ -124,7 +127,7 @@ class MemoryServer(BlockingHost):
                         break
                     deadline = self.role.deadline()
                 due = inf if deadline is None else deadline
-                ready = self._selector.select(clamp_sleep(due - self._now()))
+                ready = self._selector.select(clamp_sleep(min(due, self._accepts_at) - self._now()))
                 with self._lock:
                     self._turn(ready, due)
         except BaseException as defect:
@@ -150,14 +153,20 @@ class MemoryServer(BlockingHost):
         now = self._now()
         if now >= due:
             self.role.handle_timeout(now)
+        if now >= self._accepts_at:
+            self._accepts_at = inf
+            self._selector.register(self._listener, _READ)
         self._drain()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # it has ended already, or there are too many files open
-            accepted, _ = self._listener.accept()
+        accepted, pause = accept(self._listener)
+        if accepted is not None:
             link = SocketLink(accepted, self._new_peer())
             self._links[link.peer] = link
             self._selector.register(accepted, _READ, link)
+        elif pause:
+            self._selector.unregister(self._listener)
+            self._accepts_at = self._now() + pause
 
     def _receive(self, link: SocketLink) -> None:
         data = link.receive()

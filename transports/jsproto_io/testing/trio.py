@@ -25,7 +25,7 @@ import trio
 
 from jsproto.server.server import Server
 from jsproto_io.testing.host import HOST, Host, Peer, RoleKeywords
-from jsproto_io.testing.sockets import SocketLink, listen
+from jsproto_io.testing.sockets import SocketLink, accept, listen
 
 __all__ = ["MemoryServer", "serve"]
 
@@ -131,12 +131,14 @@ class MemoryServer(Host):
     async def _accept(self) -> None:
         while True:
             await trio.lowlevel.wait_readable(self._listener)
-            with suppress(OSError):  # it has ended already, or there are too many files open
-                accepted, _ = self._listener.accept()
-                link = SocketLink(accepted, self._new_peer())
-                self._links[link.peer] = link
-                self._nursery.start_soon(self._receive, link)
-                self._put(lambda now: None)
+            accepted, pause = accept(self._listener)
+            if accepted is None:
+                await trio.sleep(pause)
+                continue
+            link = SocketLink(accepted, self._new_peer())
+            self._links[link.peer] = link
+            self._nursery.start_soon(self._receive, link)
+            self._put(lambda now: None)
 
     async def _receive(self, link: SocketLink) -> None:
         with suppress(trio.ClosedResourceError):
