@@ -83,6 +83,7 @@ def test_the_driver_for_threads(case: conformance.Case, reader_thread: bool) -> 
     conformance.run(case, Blocking(reader_thread=reader_thread))
 
 
+@promise("A `subscribe` that is cancelled")
 @promise("The drivers of this library pass it, and so does the one above.")
 @pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
 @pytest.mark.parametrize(
@@ -93,6 +94,7 @@ async def test_the_driver_for_asyncio(case: conformance.Case, anyio_backend: Any
     await conformance.run_async(case, Loop(jsproto_io.asyncio.connect))
 
 
+@promise("A `subscribe` that is cancelled")
 @promise("The drivers of this library pass it, and so does the one above.")
 @pytest.mark.parametrize("case", conformance.DRIVER_CASES, ids=str)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
@@ -118,7 +120,7 @@ async def test_the_application_of_the_readme(anyio_backend: str, jetstream_serve
 
 
 def test_the_transport_of_the_readme_is_short() -> None:
-    assert len(program_with("jsproto", "anyio.connect_tcp").splitlines()) <= 100
+    assert len(program_with("jsproto", "anyio.connect_tcp").splitlines()) <= 105
 
 
 class OfNatsPy:
@@ -172,6 +174,7 @@ REFUSED: Final = "an_address_that_refuses_is_reported"
 DEFECTS: Final = [
     ("self.call(self.session.handle_timeout)", "pass", "deadlines_are_kept"),
     ("self.call(self.session.handle_timeout)", "pass", "a_timer_fires_in_silence"),
+    ("self.call(partial(self.session.abandon, ticket))", "pass", "a_cancelled_verb_leaves_nothing"),
     ("ticket.wake()", "pass", "a_request_is_answered"),
     ("await stream.receive()", '(await stream.receive()).replace(b"PING", b"+OK")', "pings_are_answered"),
     ("self.session.wants_send(anyio.current_time())  # asked", "pass  # asked", "acknowledgements_leave_by_themselves"),

@@ -6,12 +6,14 @@ Not here: what each outbox does (``outbox_cases``).
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.connection.subscription import Subscription
 from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream
 from jsproto.errors import (
     AuthorizationError,
@@ -44,6 +46,8 @@ from jsproto_io.testing.conformance.bench import (
 
 LARGE: Final = 900_000  # bytes
 TURNS: Final = 1_000  # round trips, at most, until the server has seen the end of another link
+DRAINED: Final = 50  # messages
+GIVEN: Final = "given-"  # how names begin that the application gives
 MOMENTS: Final = round(PATIENCE / A_MOMENT)
 """Moments, at most, until a driver has answered the server."""
 
@@ -391,6 +395,107 @@ def a_drain_loses_nothing(bench: Bench) -> Body:
     yield client.close()
 
 
+def a_drained_consumer_still_acknowledges(bench: Bench) -> Body:
+    """What is buffered when a drain begins can be taken and acknowledged until the connection is closed."""
+    client: Client = yield from bench.connect()
+    session = session_of(client)
+    js = JetStream(session)
+    bench.server.call(lambda role, now: role.add_stream(StreamConfig("Q", subjects=["q"], retention="workqueue"), now))
+    for _ in range(DRAINED):
+        yield client.wait(client.call(lambda now: js.publish("q", b"x", now=now)), PATIENCE)
+    wanted = SubscriptionSpec("q", durable="w")
+    subscription: Any = yield client.wait(
+        client.call(lambda now: js.subscribe(wanted, now=now, message_class=JSMsg, delete_consumer=False)), PATIENCE
+    )
+    yield client.wait(client.call(lambda now: subscription.readable()), PATIENCE)
+    yield client.wait(client.call(lambda now: session.drain(now, session.drainable)), PATIENCE)
+    taken = subscription.pending_msgs
+    for _ in range(taken):
+        (message,) = client.call(lambda now: subscription.pop_many(1, now))
+        client.call(lambda now, message=message: message.ack())  # type: ignore[misc]
+    yield from raises(
+        ConnectionClosedError, lambda: client.wait(client.call(lambda now: subscription.readable()), PATIENCE)
+    )
+    yield from _settles(
+        bench,
+        client,
+        lambda role, now: len(list(role.stream("Q"))),
+        DRAINED - taken,
+        "messages that are not acknowledged",
+    )
+    yield client.close()
+
+
+# -- who goes away -----------------------------------------------------------------------------------------------------
+
+Verb: TypeAlias = Callable[[JetStream, str, float], Ticket[Any]]
+
+
+def _push(js: JetStream, now: float, subject: str | None = "s.*", **wanted: Any) -> Ticket[Any]:
+    return js.subscribe(SubscriptionSpec(subject, **wanted), now=now, message_class=JSMsg)
+
+
+BRINGING: Final[dict[str, Verb]] = {
+    "a push consumer": lambda js, name, now: _push(js, now),
+    "a member of a queue group": lambda js, name, now: _push(js, now, queue=name),
+    "a durable consumer": lambda js, name, now: _push(js, now, durable=name),
+    "a consumer that is there": lambda js, name, now: _push(js, now, None, stream="S", consumer="given-there"),
+    "an ordered consumer": lambda js, name, now: js.subscribe_ordered(
+        SubscriptionSpec("s.*"), now=now, message_class=JSMsg
+    ),
+    "a pull consumer": lambda js, name, now: js.bind_pull(SubscriptionSpec("s.*", pull=True), now=now),
+    "a durable pull consumer": lambda js, name, now: js.bind_pull(
+        SubscriptionSpec("s.*", durable=name, pull=True), now=now
+    ),
+    "a snapshot": lambda js, name, now: js.snapshot("S", "s.>", now=now),
+}
+"""Verbs that bring something live. The text is the name of a consumer, where the verb takes one."""
+
+
+def a_cancelled_verb_leaves_nothing(bench: Bench) -> Body:
+    """Who stops to wait for something live, after any number of answers, leaves nothing of it at the server."""
+    client: Client = yield from bench.connect()
+    session = session_of(client)
+    js = JetStream(session)
+    bench.server.call(lambda role, now: role.add_stream(StreamConfig("S", subjects=["s.*"], allow_direct=True), now))
+    there = ConsumerConfig(durable_name=f"{GIVEN}there", deliver_subject="to")
+    yield client.wait(client.call(lambda now: js.create_consumer("S", there, now=now)), PATIENCE)
+    had = bench.server.call(_live)
+    for what, verb in BRINGING.items():
+        answers, is_there = 0, False
+        while not is_there:
+            name = f"{GIVEN}{what.replace(' ', '-')}-{answers}"
+            ticket = client.call(lambda now, name=name, verb=verb: verb(js, name, now))  # type: ignore[misc]
+            for _ in range(answers):
+                yield client.wait(client.call(session.ping), PATIENCE)
+            if not (yield bench.cancel(client, ticket)):
+                yield client.close()
+                return
+            is_there = ticket.done and ticket.error is None  # it was quicker
+            if is_there:
+                client.call(lambda now, ticket=ticket: session.abandon(ticket, now))  # type: ignore[misc]
+            yield from _settles(bench, client, _live, had, f"what {what}, given up after {answers} answers, leaves")
+            answers += 1
+    yield client.close()
+
+
+def _live(role: Server, now: float) -> tuple[int, list[str]]:
+    """How many subscriptions clients have, and the consumers that have no given name."""
+    consumers = role.api.streams["S"].consumers
+    return sum(len(session.interests) for session in role.sessions), [
+        name for name in consumers if not name.startswith(GIVEN)
+    ]
+
+
+def _settles(bench: Bench, client: Client, look: Callable[[Server, float], Any], expected: Any, what: str) -> Body:
+    """What ``look`` finds at the server becomes ``expected`` within a few turns of it."""
+    for _ in range(TURNS):
+        if bench.server.call(look) == expected:
+            return
+        yield client.wait(client.call(session_of(client).ping), PATIENCE)
+    same(bench.server.call(look), expected, what)
+
+
 CASES: Final = (
     *(
         Case(body)
@@ -400,6 +505,7 @@ CASES: Final = (
             messages_are_published_fetched_and_acknowledged, large_messages_travel, a_publisher_waits_for_room,
             a_slow_reader_is_bounded, acknowledgements_leave_by_themselves, pings_are_answered,
             what_was_published_meanwhile_is_sent, a_session_gives_up, a_close_ends_waits, a_drain_loses_nothing,
+            a_drained_consumer_still_acknowledges, a_cancelled_verb_leaves_nothing,
         )
     ),
     Case(a_refused_client_is_told_why, {"access": Access(token="right")}),
