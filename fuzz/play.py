@@ -36,6 +36,7 @@ TOKEN: Final = bytes(range(16))
 STEPS: Final = 120  # decisions of one input
 ROUNDS: Final = 200  # of what is due at one moment
 HELD: Final = 400  # messages that wait in one direction
+BUFFERED: Final = 40  # messages of a reader
 PAUSES: Final = (0.01, 0.3, 1.1, 2.5, 4.0, 6.0, 11.0, 35.0)  # seconds
 PIECES: Final = (
     b"NATS/1.0 503\r\n\r\n", b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 3\r\nNats-Last-Stream: 3\r\n\r\n",
@@ -367,3 +368,32 @@ class Play:
         self.client.handle_timeout(end)
         self.server.handle_timeout(end)
         self.exchange()
+
+
+class Reading(Play):
+    """One input of a target with a ``reader``, which hands out each sequence once, in order.
+
+    Attributes: ``reader`` (its subclass makes it in ``begin``), ``last`` (the sequence that was handed out last).
+    """
+
+    reader: Any
+    restarts: tuple[type[Event], ...]
+    """The events after which sequences begin again."""
+
+    def __init__(self, data: bytes) -> None:
+        self.last = self._falls = 0
+        super().__init__(data)
+
+    def pop(self) -> None:
+        """What is buffered."""
+        for message in self.reader.pop_many(1 + self.tape.number(12), self.now):
+            seq = message.metadata.sequence.stream
+            self._falls += seq <= self.last
+            self.events += self.client.events()
+            told = sum(isinstance(event, self.restarts) for event in self.events)
+            assert self._falls <= told, f"sequence {seq} was handed out after {self.last}"
+            self.last = seq
+
+    def check(self) -> None:
+        """The buffer has its bound."""
+        assert self.reader.pending_msgs <= BUFFERED

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fuzz.play import Play
+from fuzz.play import BUFFERED, Reading
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.events import StreamRecreated, StreamRolledBack
 from jsproto.grammar.consumer import ConsumerConfig
 
-LIMIT = 40  # messages in the buffer
 
-
-class Ordered(Play):
+class Ordered(Reading):
     """One reading, and another one that is asked for by a subject."""
+
+    restarts = (StreamRecreated, StreamRolledBack)
 
     def begin(self) -> None:
         """The reading."""
@@ -27,33 +27,19 @@ class Ordered(Play):
         self.reader: OrderedConsumer[JSMsg] = OrderedConsumer(
             self.client, Acker(self.client, self.client.requests, JSMsg, wants_acks=False), api=self.js.api,
             inbox=self.client.new_inbox(), config=ConsumerConfig(filter_subject="s.a" if kind & 1 else None),
-            timeout=3.0, now=self.now, stream="S", subject="S", idle_heartbeat=1.0, pending_msgs_limit=LIMIT,
+            timeout=3.0, now=self.now, stream="S", subject="S", idle_heartbeat=1.0, pending_msgs_limit=BUFFERED,
             if_missed="error" if kind & 2 else "tell",
         )  # fmt: skip
-        self.last = self.falls = 0
         self.tickets.append(self.reader.ready())
         self.verbs = (
             self.pop, self.pop, self.pop, lambda: self.reader.readable(), lambda: self.reader.ready(),
             self.subscribe, lambda: self.store(9), self.leave,
         )  # fmt: skip
 
-    def pop(self) -> None:
-        """What is buffered."""
-        for message in self.reader.pop_many(1 + self.tape.number(12), self.now):
-            seq = message.metadata.sequence.stream
-            self.falls += seq <= self.last
-            assert self.falls <= self.changes(), f"sequence {seq} was handed out after {self.last}"
-            self.last = seq
-
-    def changes(self) -> int:
-        """How often it has told that sequences have changed their meaning."""
-        self.events += self.client.events()
-        return sum(isinstance(event, StreamRecreated | StreamRolledBack) for event in self.events)
-
     def subscribe(self) -> Any:
         """Another reading, of a stream that is looked for."""
         wanted = SubscriptionSpec("s.*")
-        return self.js.subscribe_ordered(wanted, now=self.now, message_class=JSMsg, pending_msgs_limit=LIMIT)
+        return self.js.subscribe_ordered(wanted, now=self.now, message_class=JSMsg, pending_msgs_limit=BUFFERED)
 
     def leave(self) -> Any:
         """The end, now and then."""
@@ -61,7 +47,7 @@ class Ordered(Play):
 
     def check(self) -> None:
         """The buffer has its bound."""
-        assert self.reader.pending_msgs <= LIMIT
+        super().check()
         assert self.reader.last_seq >= 0
 
 

@@ -6,43 +6,29 @@ what else holds. Both roles: the consumer is that of the server role.
 
 from __future__ import annotations
 
-from fuzz.play import Play
+from fuzz.play import BUFFERED, Reading
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.events import StreamRecreated
 from jsproto.grammar.sourcing import sourcing_consumer
 
-LIMIT = 40  # messages in the buffer
 
-
-class Sourcing(Play):
+class Sourcing(Reading):
     """One claim of a consumer that is created if it is not there."""
+
+    restarts = (StreamRecreated,)
 
     def begin(self) -> None:
         """The claim."""
         self.reader: SourcingConsumer[JSMsg] = self.js.source(
             "S", "C", now=self.now, message_class=JSMsg, config=sourcing_consumer("C", "deliver.c"),
-            pending_msgs_limit=LIMIT,
+            pending_msgs_limit=BUFFERED,
         )  # fmt: skip
-        self.last = self.falls = 0
         self.tickets.append(self.reader.ready())
         self.verbs = (
             self.pop, self.pop, self.pop, self.confirm, self.confirm, lambda: self.reader.readable(),
             lambda: self.reader.news(), self.restart, lambda: self.reader.wake(), lambda: self.store(9),
         )  # fmt: skip
-
-    def pop(self) -> None:
-        """What is buffered."""
-        for message in self.reader.pop_many(1 + self.tape.number(12), self.now):
-            seq = message.metadata.sequence.stream
-            self.falls += seq <= self.last
-            assert self.falls <= self.changes(), f"sequence {seq} was handed out after {self.last}"
-            self.last = seq
-
-    def changes(self) -> int:
-        """How often it has told that the stream is another one."""
-        self.events += self.client.events()
-        return sum(isinstance(event, StreamRecreated) for event in self.events)
 
     def confirm(self) -> None:
         """The sink has stored some, or all."""
@@ -57,7 +43,7 @@ class Sourcing(Play):
 
     def check(self) -> None:
         """The buffer has its bound, and nothing is confirmed that was not taken."""
-        assert self.reader.pending_msgs <= LIMIT
+        super().check()
         assert self.reader.position <= max(self.last, self.reader.received)
 
 
