@@ -9,7 +9,9 @@ Not here: what a configuration means (``jsproto.StreamConfig``).
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -27,6 +29,63 @@ MAX_CONFIG: Final = 1_048_576  # bytes of a file with a configuration
 Text = str | None
 Flag = bool | None
 Number = int | None
+Metadata = Annotated[list[str] | None, typer.Option(help="More about it, one pair each.", metavar="KEY=VALUE")]
+Fields = Annotated[
+    list[str] | None, typer.Option("--set", help="Any other field; VALUE is JSON or text.", metavar="FIELD=VALUE")
+]
+File = Annotated[Text, typer.Option(help="A file of its JSON; - is standard input.", metavar="FILE")]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options that streams and consumers share. A subclass has a field for each option of its own."""
+
+    replicas: int | None
+    metadata: list[str] | None
+    fields: list[str] | None
+    config: str | None
+
+    def plain(
+        self, others: Collection[str], *, sizes: Collection[str] = (), durations: Collection[str]
+    ) -> dict[str, Any]:
+        """The fields of a configuration that the options give, without ``others``: those with a reading of their own.
+
+        Raises:
+            BadUsage: a value cannot be one.
+        """
+        names = [
+            each.name
+            for each in dataclasses.fields(self)
+            if each.name not in ("replicas", "metadata", "fields", "config")
+        ]
+        options: dict[str, Any] = {
+            name: value for name in names if name not in others and (value := getattr(self, name)) is not None
+        }
+        for read, chosen in ((values.size, sizes), (values.duration, durations)):
+            for name in chosen:
+                if name in options:
+                    options[name] = read(options[name], f"--{name.replace('_', '-')}")
+        if self.replicas is not None:
+            options["num_replicas"] = self.replicas
+        if self.metadata:
+            options["metadata"] = values.metadata(self.metadata)
+        return options
+
+    def over_file(
+        self, options: Mapping[str, Any], kind: type[StreamConfig | ConsumerConfig], what: str
+    ) -> dict[str, Any]:
+        """The fields of the file of a ``what``, then ``options``, then ``--set``.
+
+        Raises:
+            BadUsage: a value cannot be one, or the file cannot be read.
+        """
+        document = {} if self.config is None else from_file(self.config, kind, what)
+        return {**document, **options, **values.fields(self.fields or ())}
+
+
+def by_commas(given: Iterable[str]) -> list[str]:
+    """What an option says that takes several by commas, or again."""
+    return [each for some in given for each in some.split(",") if each]
 
 
 def _options(
@@ -60,27 +119,21 @@ def _options(
     ] = None,
     deny_delete: Annotated[Flag, typer.Option(help="No message can be deleted.")] = None,
     deny_purge: Annotated[Flag, typer.Option(help="It cannot be purged.")] = None,
-    metadata: Annotated[
-        list[str] | None, typer.Option(help="More about it, one pair each.", metavar="KEY=VALUE")
-    ] = None,
-    fields: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other field; VALUE is JSON or text.", metavar="FIELD=VALUE"),
-    ] = None,
-    config: Annotated[Text, typer.Option(help="A file of its JSON; - is standard input.", metavar="FILE")] = None,
+    metadata: Metadata = None,
+    fields: Fields = None,
+    config: File = None,
 ) -> None:
     """The parameters, of which typer reads names, types, defaults and help."""
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Given):
     """The options of ``with_configuration``, as the command line has them. None: not given."""
 
     subjects: list[str] | None
     description: str | None
     retention: str | None
     storage: str | None
-    replicas: int | None
     discard: str | None
     compression: str | None
     max_msgs: int | None
@@ -99,9 +152,6 @@ class Configuration:
     allow_rollup_hdrs: bool | None
     deny_delete: bool | None
     deny_purge: bool | None
-    metadata: list[str] | None
-    fields: list[str] | None
-    config: str | None
 
     def changes(self) -> dict[str, Any]:
         """The fields of StreamConfig that the options give, and those of the file.
@@ -109,26 +159,12 @@ class Configuration:
         Raises:
             BadUsage: a value cannot be one, or the file cannot be read.
         """
-        options: dict[str, Any] = {
-            name: value
-            for name in self.__slots__
-            if name not in ("subjects", "replicas", "metadata", "fields", "config")
-            and (value := getattr(self, name)) is not None
-        }
-        for name in ("max_bytes", "max_msg_size"):
-            if name in options:
-                options[name] = values.size(options[name], f"--{name.replace('_', '-')}")
-        for name in ("max_age", "duplicate_window"):
-            if name in options:
-                options[name] = values.duration(options[name], f"--{name.replace('_', '-')}")
+        options = self.plain(
+            {"subjects"}, sizes=("max_bytes", "max_msg_size"), durations=("max_age", "duplicate_window")
+        )  # fmt: skip
         if self.subjects:
-            options["subjects"] = [each for given in self.subjects for each in given.split(",") if each]
-        if self.replicas is not None:
-            options["num_replicas"] = self.replicas
-        if self.metadata:
-            options["metadata"] = values.metadata(self.metadata)
-        document = {} if self.config is None else from_file(self.config, StreamConfig, "stream")
-        return {**document, **options, **values.fields(self.fields or ())}
+            options["subjects"] = by_commas(self.subjects)
+        return self.over_file(options, StreamConfig, "stream")
 
     def of(self, stream: str) -> StreamConfig:
         """The configuration of a new stream.
@@ -157,7 +193,8 @@ def from_file(path: str, kind: type[StreamConfig | ConsumerConfig], what: str) -
         raise BadUsage(f"--config: {path} is no JSON object of a {what}") from None
     except Error as error:
         raise BadUsage(f"--config: {path}: {error}") from None
-    own = {name: getattr(read, name) for name in document if hasattr(read, name) and name not in ("name", "extra")}
+    unnamed = ("name", "durable_name", "extra")
+    own = {name: getattr(read, name) for name in document if hasattr(read, name) and name not in unnamed}
     return {**own, **({"extra": read.extra} if read.extra else {})}
 
 

@@ -19,11 +19,11 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.sourcing import sourcing_consumer
 from jsproto_io.cli import values
 from jsproto_io.cli.common import adding
-from jsproto_io.cli.configuring import Flag, Number, Text, from_file
+from jsproto_io.cli.configuring import Fields, File, Flag, Given, Metadata, Number, Text, by_commas
 from jsproto_io.cli.records import BadUsage
 
 _DURATIONS: Final = ("ack_wait", "idle_heartbeat", "inactive_threshold", "max_expires")
-_OTHERS: Final = ("filter_subject", "backoff", "replicas", "metadata", "fields", "config", "sourcing", "opt_start_time")
+_OTHERS: Final = ("filter_subject", "backoff", "sourcing", "opt_start_time")
 
 
 def _options(
@@ -62,14 +62,9 @@ def _options(
     rate_limit_bps: Annotated[Number, typer.Option(min=0, help="Bits a second that it pushes.", metavar="N")] = None,
     replicas: Annotated[Number, typer.Option(min=0, help="0: those of the stream.", metavar="N")] = None,
     mem_storage: Annotated[Flag, typer.Option(help="Its state is kept in memory.")] = None,
-    metadata: Annotated[
-        list[str] | None, typer.Option(help="More about it, one pair each.", metavar="KEY=VALUE")
-    ] = None,
-    fields: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other field; VALUE is JSON or text.", metavar="FIELD=VALUE"),
-    ] = None,
-    config: Annotated[Text, typer.Option(help="A file of its JSON; - is standard input.", metavar="FILE")] = None,
+    metadata: Metadata = None,
+    fields: Fields = None,
+    config: File = None,
     sourcing: Annotated[
         bool, typer.Option("--sourcing", help="For a stream that copies from it. Needs --deliver-subject.")
     ] = False,
@@ -78,7 +73,7 @@ def _options(
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfiguration:
+class ConsumerConfiguration(Given):
     """The options of ``with_consumer``, as the command line has them. None: not given."""
 
     filter_subject: list[str] | None
@@ -102,11 +97,7 @@ class ConsumerConfiguration:
     flow_control: bool | None
     idle_heartbeat: str | None
     rate_limit_bps: int | None
-    replicas: int | None
     mem_storage: bool | None
-    metadata: list[str] | None
-    fields: list[str] | None
-    config: str | None
     sourcing: bool
 
     def of(self, name: str) -> ConsumerConfig:
@@ -125,12 +116,7 @@ class ConsumerConfiguration:
         return ConsumerConfig.from_options(**changes, durable_name=name)
 
     def _changes(self) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            name: value for name in self.__slots__ if name not in _OTHERS and (value := getattr(self, name)) is not None
-        }
-        for name in _DURATIONS:
-            if name in options:
-                options[name] = values.duration(options[name], f"--{name.replace('_', '-')}")
+        options = self.plain(_OTHERS, durations=_DURATIONS)
         if self.backoff is not None:
             options["backoff"] = [values.duration(each, "--backoff") for each in self.backoff.split(",")]
         if self.opt_start_time is not None:
@@ -139,17 +125,9 @@ class ConsumerConfiguration:
             if start in options:
                 options.setdefault("deliver_policy", policy)
         if self.filter_subject:
-            found = [each for given in self.filter_subject for each in given.split(",") if each]
+            found = by_commas(self.filter_subject)
             options |= {"filter_subject": found[0]} if len(found) == 1 else {"filter_subjects": found}
-        if self.replicas is not None:
-            options["num_replicas"] = self.replicas
-        if self.metadata:
-            options["metadata"] = values.metadata(self.metadata)
-        named = {"name", "durable_name"}
-        document = {} if self.config is None else from_file(self.config, ConsumerConfig, "consumer")
-        return {name: value for name, value in document.items() if name not in named} | {
-            **options, **values.fields(self.fields or ()),
-        }  # fmt: skip
+        return self.over_file(options, ConsumerConfig, "consumer")
 
 
 with_consumer = adding(_options, ConsumerConfiguration, "configuration")
