@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from errno import EMFILE
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from jsproto.errors import ConnectionClosedError, Error, NoServersError
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, NoServersError
 from jsproto.events import Connected, Disconnected, Event
 from jsproto_io import sync
+from jsproto_io._threads import reader
 from jsproto_io.testing import serve
 from tests.descriptors import next_descriptors, no_descriptors, open_descriptors
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import LIMIT, Connect
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +68,31 @@ async def test_it_connects_once_there_are_descriptors_again(connect: Connect) ->
                 assert [type(event) for event in events] == [Connected, Disconnected]
             await nc.flush()
             assert [type(event) for event in events] == [Connected, Disconnected, Connected]
+
+
+def test_a_reader_that_gives_up_while_it_dials_sleeps_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits has its error then, and closes what the reader would sleep on."""
+    plan = reader._plan
+
+    def plan_slowly(found: Any) -> bool:
+        planned = plan(found)
+        if found()._session.closed:
+            time.sleep(LIMIT)
+        return planned
+
+    monkeypatch.setattr(reader, "_plan", plan_slowly)
+    with serve() as server:
+        nc = sync.connect(server.url, reconnect_time_wait=LIMIT, reconnect_jitter=0.0, max_reconnect_attempts=2)
+        with no_descriptors():
+            server.disconnect()
+            with pytest.raises(ConnectionLostError):
+                nc.flush()
+            with pytest.raises(NoServersError, match=WHY):
+                nc.flush()
+            assert nc._thread is not None
+            nc._thread.join()
+        with pytest.raises(ConnectionClosedError, match=WHY):
+            nc.flush()
 
 
 @pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "no reader"])

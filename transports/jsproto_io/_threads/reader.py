@@ -32,7 +32,8 @@ def _read(found: ReferenceType[Connection], leadership: Leadership, poller: Poll
     me = leadership.reader = threading.get_ident()
     try:
         while leadership.wait_for_turn():
-            while leadership.leader == me and not leadership.ended.done and _plan(found):
+            # When the dialling of _plan has ended the session it leads no more: others may have closed the poller.
+            while leadership.leader == me and not leadership.ended.done and _plan(found) and leadership.leader == me:
                 poller.sleep()
                 _process_input(found)
     except BaseException as bug:  # a callback's SystemExit, too
