@@ -49,6 +49,10 @@ class LocalProtocolError(ProtocolError):
     """The caller asked for something that cannot be. Nothing was written and no state has changed."""
 
 
+class WrongTypeError(LocalProtocolError, TypeError):
+    """A value of a type that cannot be, such as a text for a payload, or a keyword that a verb does not have."""
+
+
 class BadSubjectError(LocalProtocolError):
     """A subject, queue group or name that would break the wire's frames."""
 

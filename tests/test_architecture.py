@@ -264,6 +264,18 @@ def test_the_core_calls_no_impure_builtin() -> None:
         assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == [], path
 
 
+def test_no_verb_of_the_client_takes_keywords_of_any_name() -> None:
+    """Their names and types are declared by a TypedDict (``jsproto.grammar.options``), so that callers are checked."""
+    found = [
+        f"{path}:{node.kwarg.lineno}"
+        for path in sorted((ROOT / "jsproto" / "client").rglob("*.py"))
+        for node in nodes(path)
+        if isinstance(node, ast.arguments) and node.kwarg is not None
+        if not ast.unparse(node.kwarg.annotation or node.kwarg).startswith("Unpack[")
+    ]
+    assert found == []
+
+
 @promise("It opens no socket, reads no clock")
 def test_the_core_asks_no_clock() -> None:
     for path in CORE:

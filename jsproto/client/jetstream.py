@@ -21,20 +21,31 @@ from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.consume.sweep import Sweep
 from jsproto.client.copy.target import CopyTarget, find_target
 from jsproto.client.publish.advisories import BatchAdvisories
-from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
-from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher
+from jsproto.client.publish.atomic import AtomicBatch
+from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.publish.message import Message
-from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
+from jsproto.client.publish.options import (
+    MAX_MESSAGES,
+    AtomicBatchOptions,
+    AtomicOptions,
+    BatchIdOptions,
+    FastBatchOptions,
+    FastOptions,
+    PipelinedOptions,
+)
+from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.client.read.api import Reads
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
 from jsproto.client.scripts import publish_batch
-from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError
+from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError, WrongTypeError
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import check_unbatched
-from jsproto.grammar.fast import GapMode
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import checked, explained, split
 from jsproto.grammar.publish_headers import PublishOptions, publish_headers
 from jsproto.grammar.session_token import SessionToken
+from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
@@ -84,68 +95,56 @@ class JetStream(Reads, Subscriptions):
             retry=retry_policy(retry_attempts, retry_wait, self.retry),
         )  # fmt: skip
 
+    @explained(PipelinedOptions)
     def async_publisher(
         self,
-        *,
-        timeout: float | None = None,
-        max_pending: int = DEFAULT_MAX_PENDING,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        **options: Unpack[PipelinedOptions],
     ) -> PipelinedPublisher:
         """Publish ahead of the acknowledgements, as ``PipelinedPublisher`` does."""
+        if options.get("timeout") is None:
+            options["timeout"] = self.timeout
         return PipelinedPublisher(
-            self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
-            max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw_many=self.session.draw_many,
-            retry=self.retry,
-        )  # fmt: skip
+            self.session, inbox=self.session.new_inbox(), draw_many=self.session.draw_many, retry=self.retry, **options
+        )
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
         """Watch ``stream`` for abandoned batches, or for the end of one. See ``BatchAdvisories``."""
         return BatchAdvisories(self.session, stream, batch_id)
 
+    @explained(FastOptions, BatchIdOptions)
     def fast_publisher(
         self,
-        *,
-        gap: GapMode = "fail",
-        flow: int = DEFAULT_FLOW,
-        max_outstanding_acks: int = 2,
-        batch_id: str | None = None,
-        ack_timeout: float | None = None,
+        **options: Unpack[FastBatchOptions],
     ) -> FastPublisher:
         """A new fast-ingest batch. See ``FastPublisher``."""
+        asked = checked(FastBatchOptions, options)
+        sending, _ = split(FastOptions, asked)
         return FastPublisher(
-            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(batch_id), gap=gap, flow=flow,
-            max_outstanding_acks=max_outstanding_acks,
-            ack_timeout=ACK_TIMEOUT if ack_timeout is None else ack_timeout,
-        )  # fmt: skip
+            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(asked["batch_id"]), **sending
+        )
 
+    @explained(AtomicOptions, BatchIdOptions)
     def atomic_batch(
         self,
-        *,
-        batch_id: str | None = None,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: float | None = None,
+        **options: Unpack[AtomicBatchOptions],
     ) -> AtomicBatch:
         """A new atomic batch. See ``AtomicBatch``."""
+        asked = checked(AtomicBatchOptions, options)
+        sending, _ = split(AtomicOptions, asked)
+        if sending["ack_timeout"] is None:
+            sending["ack_timeout"] = self.timeout
         return AtomicBatch(
-            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(batch_id), max_messages=max_messages,
-            ack_first=ack_first, ack_every=ack_every, required_api_level=required_api_level,
-            ack_timeout=self.timeout if ack_timeout is None else ack_timeout, draw=self.session.draw,
+            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(asked["batch_id"]),
+            draw=self.session.draw, **sending,
         )  # fmt: skip
 
+    @explained(AtomicOptions, BatchIdOptions)
     def publish_batch(
         self,
         messages: Sequence[Message],
         *,
         now: float,
-        batch_id: str | None = None,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: float | None = None,
+        **options: Unpack[AtomicBatchOptions],
     ) -> Ticket[PubAck]:
         """Store all of ``messages`` in one atomic batch, or none. The last one commits.
 
@@ -156,14 +155,13 @@ class JetStream(Reads, Subscriptions):
             BatchFullError: there are more than ``max_messages``.
             LocalProtocolError: there is no message.
         """
+        if not isinstance(messages, Sequence | MessageColumns):
+            raise WrongTypeError(f"messages are a sequence of messages, not {messages!r:.100}")
         if not messages:
             raise LocalProtocolError("an atomic batch needs at least one message")
-        if max_messages is not None and len(messages) > max_messages:
-            raise BatchFullError(max_messages, "these are more")  # how many a driver need not have counted
-        batch = self.atomic_batch(
-            batch_id=batch_id, max_messages=max_messages, ack_first=ack_first, ack_every=ack_every,
-            required_api_level=required_api_level, ack_timeout=ack_timeout,
-        )  # fmt: skip
+        batch, most = self.atomic_batch(**options), options.get("max_messages", MAX_MESSAGES)
+        if most is not None and len(messages) > most:
+            raise BatchFullError(most, "these are more")  # how many a driver need not have counted
         return self.session.run(publish_batch(self.session, batch, messages, now))
 
     def copy_target(
@@ -177,6 +175,9 @@ class JetStream(Reads, Subscriptions):
             CopyTargetError: the stream cannot be the target.
             APIError: the server refuses, for example with StreamNotFoundError.
         """
+        check_name(source)
+        if marker is not None:
+            check_subject(marker)
         return self.session.run(find_target(self, name, marker, source, now, timeout))
 
     def dead_letters(self, spec: DeadLetterSpec, *, now: float, timeout: float | None = None) -> Ticket[DeadLetterPlan]:

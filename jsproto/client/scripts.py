@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jsproto.client.publish.message import parts
-from jsproto.errors import BatchMessageError, Error, LocalProtocolError
+from jsproto.errors import BatchMessageError, Error, WrongTypeError
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def publish_batch(
         raise BatchMessageError(
             text, message_sequence=number, batch_id=batch.batch_id, sequence=batch.sequence, acked=batch.acked, ack=None
         ) from refused.__cause__
+    except WrongTypeError as error:  # of a payload
+        batch.discard(now)
+        raise WrongTypeError(f"message {batch.sequence + 1} cannot be sent: {error}") from error
     except Error:
         batch.discard(now)
         raise
-    except TypeError as error:  # of a payload; nobody would catch it where an answer of the server is taken in
-        batch.discard(now)
-        raise LocalProtocolError(f"message {batch.sequence + 1} cannot be sent: {error}") from error
     return ack

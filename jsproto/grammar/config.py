@@ -410,6 +410,13 @@ class StreamConfig:
         return write_fields(self, _STREAM_CONFIG, self.extra, _WRITERS)
 
 
+def of_stream_config(name: str, value: object) -> StreamConfig:
+    """The configuration of a stream. LocalProtocolError, with the name, for anything else."""
+    if not isinstance(value, StreamConfig):
+        raise LocalProtocolError(f"{name} is a StreamConfig, not {type(value).__name__}")
+    return value
+
+
 def _option(name: str, value: Any) -> Any:
     """One keyword argument as the value of a field."""
     reader = _STREAM_CONFIG.get(name)

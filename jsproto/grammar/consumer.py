@@ -10,7 +10,8 @@ Not here: whether a server will accept a configuration, and which ones the subsc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
@@ -233,12 +234,12 @@ class ConsumerConfig:
     def from_json(cls, document: bytes | Json) -> ConsumerConfig:
         """Read a configuration of the peer. RemoteProtocolError when a known field has the wrong type."""
         values = read_fields(document, _CONSUMER_CONFIG, "a consumer configuration")
-        return cls(**{"ack_policy": None, **values})
+        return UNSET.replaced(values)
 
     @classmethod
     def from_options(cls, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
         """A configuration from keyword arguments. LocalProtocolError as for ``updated``."""
-        return cls().updated(**options)
+        return _DEFAULT.updated(**options)
 
     def updated(self, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
         """This configuration with some fields changed. ``extra`` is merged.
@@ -254,7 +255,14 @@ class ConsumerConfig:
             changes["extra"] = self.extra | unknown_fields(extra, _CONSUMER_CONFIG)
         except (ValueError, LocalProtocolError) as error:
             raise LocalProtocolError(f"consumer option {error}") from None
-        return replace(self, **changes)
+        return self.replaced(changes)
+
+    def replaced(self, changes: Mapping[str, Any]) -> ConsumerConfig:
+        """A copy with some fields changed, for callers that have checked them: durations are ``Seconds``."""
+        made, put = object.__new__(ConsumerConfig), object.__setattr__
+        for name, value in {**dict(zip(_FIELDS, _values(self), strict=True)), **changes}.items():
+            put(made, name, value)
+        return made
 
     def check_words(self) -> None:
         """As ``StreamConfig.check_words``, for consumers that are created."""
@@ -266,6 +274,20 @@ class ConsumerConfig:
         LocalProtocolError when ``backoff`` was changed to hold a malformed duration.
         """
         return write_fields(self, _CONSUMER_CONFIG, self.extra, _WRITERS)
+
+
+_FIELDS: Final = tuple(each.name for each in fields(ConsumerConfig))
+_values: Final = attrgetter(*_FIELDS)
+_DEFAULT: Final = ConsumerConfig()
+UNSET: Final = ConsumerConfig(ack_policy=None)
+"""A configuration that says nothing. It is never changed."""
+
+
+def of_consumer_config(name: str, value: object) -> ConsumerConfig:
+    """The configuration of a consumer. LocalProtocolError, with the name, for anything else."""
+    if not isinstance(value, ConsumerConfig):
+        raise LocalProtocolError(f"{name} is a ConsumerConfig, not {type(value).__name__}")
+    return value
 
 
 def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:

@@ -2,7 +2,7 @@
 
 Rules
 
-* A keyword that is left out, or None, leaves its header out. An unknown one raises TypeError.
+* A keyword that is left out, or None, leaves its header out. An unknown one raises WrongTypeError.
 * A value that servers would refuse, or ignore, is refused here.
 * So is a header that is given by its keyword and in ``headers`` as well: servers heed the first one alone.
 * Servers that lack a header store the message as a plain one. So a server that is known to be too old is a reason to
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
-from jsproto.errors import BadSubjectError, LocalProtocolError, UnsupportedByServerError
+from jsproto.errors import BadSubjectError, LocalProtocolError, UnsupportedByServerError, WrongTypeError
 from jsproto.grammar.cron import AT, EVERY, check_cron
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.durations import format_duration, parse_duration
@@ -142,7 +142,7 @@ def publish_headers(
     for name, value in options.items():
         keyword = _KEYWORDS.get(name)
         if keyword is None:
-            raise TypeError(f"a publish has no keyword {name!r:.100}{nearest(name, _KEYWORDS)}")
+            raise WrongTypeError(f"a publish has no keyword {name!r:.100}{nearest(name, _KEYWORDS)}")
         if value is not None:
             _check_release(name, keyword, server)
             added.append((keyword.header, keyword.encode(name, value)))

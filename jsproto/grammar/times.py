@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 
@@ -24,13 +24,13 @@ Duration: TypeAlias = float | timedelta
 Moment: TypeAlias = datetime
 """A moment as people read it: a datetime in UTC."""
 
-Instant: TypeAlias = "int | datetime"
+Instant: TypeAlias = int | datetime
 """A moment as callers give it: nanoseconds since the epoch, or a datetime that knows its zone."""
 
-Until: TypeAlias = "int | datetime | timedelta"
+Until: TypeAlias = int | datetime | timedelta
 """An end as callers give it: a moment, or after how long from now on."""
 
-Point: TypeAlias = "int | datetime"
+Point: TypeAlias = int | datetime
 """A point of a stream as callers give it: a sequence, or a moment as a datetime that knows its zone."""
 
 MAX_DURATION: Final = 2**63 - 1
@@ -100,9 +100,29 @@ def nanoseconds(duration: Duration, name: str = "a duration") -> int:
     return exact
 
 
-def seconds(duration: Duration) -> float:
+def unchecked_seconds(duration: Duration) -> float:
     """The duration in float seconds. Anything but a timedelta is given back as it is."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+@overload
+def seconds(duration: Duration, name: str = ...) -> float: ...
+@overload
+def seconds(duration: Duration | None, name: str = ..., *, default: float) -> float: ...
+@overload
+def seconds(duration: Duration | None, name: str = ..., *, default: None = ...) -> float | None: ...
+def seconds(duration: Duration | None, name: str = "timeout", *, default: float | None = None) -> float | None:
+    """The duration in float seconds. ``default`` when it is None.
+
+    Raises:
+        LocalProtocolError: it is negative or no number. The text has its ``name``.
+    """
+    if duration is None:
+        return default
+    value: object = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+        raise LocalProtocolError(f"{name} is a number of seconds, 0 or more, or a timedelta, not {duration!r:.100}")
+    return value
 
 
 def _is_finite(number: object) -> bool:

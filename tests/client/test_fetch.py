@@ -35,7 +35,7 @@ def status(text: str) -> ConsumerStatus:
 
 
 def waiting(batch: int = 3, max_bytes: int | None = None, expires: float = 5.0, heartbeat: float | None = 1.0) -> Fetch:
-    return Fetch.waiting(batch, max_bytes, expires, heartbeat, now=100.0)
+    return Fetch.waiting(batch, expires, 100.0, {"max_bytes": max_bytes, "heartbeat": heartbeat})
 
 
 def ledger(**options: Any) -> PullRequests:

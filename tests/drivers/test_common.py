@@ -23,6 +23,7 @@ from jsproto.events import (
     ServerReportedError,
 )
 from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.times import seconds
 from jsproto.wire.frames import Msg
 from jsproto_io._state.common import (
     MAX_CHUNK,
@@ -33,7 +34,6 @@ from jsproto_io._state.common import (
     clamp_sleep,
     next_chunk,
     reason,
-    seconds,
 )
 from jsproto_io._state.shared import MessageBase
 from tests.marks import promise

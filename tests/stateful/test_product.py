@@ -383,7 +383,7 @@ def make_push(world: World) -> PushConsumer[JSMsg]:
     config = ConsumerConfig(name="C", deliver_subject="dlv", ack_policy="explicit", idle_heartbeat=1.0)
     push = PushConsumer(
         world.js, world.js.acker(config, JSMsg), deliver_subject="dlv", queue=None, created=True, now=world.now,
-        stream="S", subject="e.>", consumer="C", patience=2.0, pending_msgs_limit=5,
+        stream="S", subject="e.>", consumer="C", idle_heartbeat=1.0, heartbeats_missed=2.0, pending_msgs_limit=5,
     )  # fmt: skip
     push.bound(ConsumerInfo("S", "C", config), owned=True, now=world.now)
     return push

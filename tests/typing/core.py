@@ -12,6 +12,7 @@ from jsproto import (
     APIError,
     BatchAbandoned,
     ConsumerConfig,
+    ConsumerInfo,
     DirectBatch,
     Error,
     FastPublisher,
@@ -31,6 +32,8 @@ from jsproto import (
     connect_options,
     parse_jsack,
 )
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.subscribe import SubscriptionSpec
 
 
 def session(token: bytes) -> Session:
@@ -88,6 +91,31 @@ def batches(js: JetStream, now: float) -> None:
     assert_type(js.get_data("S", 1, now=now), Ticket[bytes])
     assert_type(js.get_last_msgs_for("S", "a", now=now), LastMessages | Snapshot)
     assert_type(js.snapshot("S", "a", now=now), Ticket[Snapshot])
+
+
+def options(js: JetStream, wanted: SubscriptionSpec, info: ConsumerInfo, now: float) -> None:
+    """Every verb with options refuses a name, and a type, that it does not have."""
+    js.publish("a", now=now, nonsense=True)  # type: ignore[call-arg]
+    js.async_publisher(nonsense=True)  # type: ignore[call-arg]
+    js.fast_publisher(nonsense=True)  # type: ignore[call-arg]
+    js.atomic_batch(nonsense=True)  # type: ignore[call-arg]
+    js.publish_batch([], now=now, nonsense=True)  # type: ignore[call-arg]
+    js.get_batch("S", now=now, nonsense=True)  # type: ignore[call-arg]
+    js.get_batch("S", now=now, batch="9")  # type: ignore[arg-type]
+    js.get_last_msgs_for("S", "a", now=now, nonsense=True)  # type: ignore[call-arg]
+    js.snapshot("S", "a", now=now, nonsense=True)  # type: ignore[call-arg]
+    js.subscribe(wanted, now=now, message_class=JSMsg, nonsense=True)  # type: ignore[call-arg]
+    js.subscribe(wanted, now=now, message_class=JSMsg, raw=1)  # type: ignore[arg-type]
+    js.subscribe_ordered(wanted, now=now, message_class=JSMsg, nonsense=True)  # type: ignore[call-arg]
+    js.source("S", "C", now=now, message_class=JSMsg, nonsense=True)  # type: ignore[call-arg]
+    pull = js.pull_consumer(info, JSMsg, heartbeats_missed=2)
+    js.pull_consumer(info, JSMsg, nonsense=True)  # type: ignore[call-arg]
+    pull.fetch(now=now, expires=1, nonsense=True)  # type: ignore[call-arg]
+    pull.start(now=now, nonsense=True)  # type: ignore[call-arg]
+    js.consume(pull, info.config, now=now, nonsense=True)  # type: ignore[call-arg]
+    session = js.consistent_session()
+    session.publish("a", now=now, retry_attempts=1)
+    session.publish("a", now=now, nonsense=True)  # type: ignore[call-arg]
 
 
 def values(message: Msg, reply: bytes, ack: PubAck, error: APIError) -> None:

@@ -54,6 +54,37 @@ def threads() -> None:
         js.consistent_session(level="follower")  # type: ignore[arg-type]
 
 
+def options(nc: jsproto_io.sync.Connection, js: jsproto_io.sync.JetStream) -> None:
+    """Every verb with options refuses a name, and a type, that it does not have. The other facades have the same."""
+    nc.subscribe("a", nonsense=True)  # type: ignore[call-arg]
+    js.publish("a", nonsense=True)  # type: ignore[call-arg]
+    js.publish_async("a", nonsense=True)  # type: ignore[call-arg]
+    js.async_publisher(nonsense=True)  # type: ignore[call-arg]
+    js.fast_publisher(nonsense=True)  # type: ignore[call-arg]
+    js.atomic_batch(nonsense=True)  # type: ignore[call-arg]
+    js.publish_batch([], nonsense=True)  # type: ignore[call-arg]
+    js.create_stream("S", nonsense=True)  # type: ignore[call-arg]
+    js.update_stream("S", nonsense=True)  # type: ignore[call-arg]
+    js.create_consumer("S", nonsense=True)  # type: ignore[call-arg]
+    js.update_consumer("S", "C", nonsense=True)  # type: ignore[call-arg]
+    js.get_msg("S", nonsense=True)  # type: ignore[call-arg]
+    js.get_data("S", nonsense=True)  # type: ignore[call-arg]
+    js.get_batch("S", nonsense=True)  # type: ignore[call-arg]
+    js.get_last_msgs_for("S", "a", nonsense=True)  # type: ignore[call-arg]
+    js.snapshot("S", nonsense=True)  # type: ignore[call-arg]
+    js.subscribe("a", nonsense=True)  # type: ignore[call-arg]
+    js.subscribe("a", ordered=True, if_missed="ask")  # type: ignore[arg-type]
+    js.source("S", "C", nonsense=True)  # type: ignore[call-arg]
+    pull = js.pull_subscribe("a", min_pending=1, ack_wait=timedelta(seconds=1))
+    js.pull_subscribe("a", nonsense=True)  # type: ignore[call-arg]
+    js.pull_subscribe_bind("C", "S", nonsense=True)  # type: ignore[call-arg]
+    pull.fetch(max_bytes=1, heartbeat=timedelta(seconds=1))
+    pull.fetch(nonsense=True)  # type: ignore[call-arg]
+    pull.messages(max_msgs="9")  # type: ignore[arg-type]
+    pull.messages(nonsense=True)  # type: ignore[call-arg]
+    pull.consume(print, nonsense=True)  # type: ignore[call-arg]
+
+
 async def asyncio() -> None:
     """jsproto_io.asyncio"""
     async with jsproto_io.asyncio.connect(user_credentials="user.creds", tls=True) as nc:

@@ -7,9 +7,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
+from typing import Annotated, Final, TypedDict
 
-from jsproto.errors import LocalProtocolError
+from jsproto.grammar.options import Option, of_count
 from jsproto.wire.frames import RawMsg
+
+DEFAULT_PENDING_MSGS: Final = 512 * 1024
+DEFAULT_PENDING_BYTES: Final = 128 * 1024 * 1024
+
+
+class BufferOptions(TypedDict, total=False):
+    """How much of what was received may wait to be taken. Bytes are those of payloads and header blocks.
+
+    Attributes:
+        pending_msgs_limit: messages that may wait to be taken.
+        pending_bytes_limit: bytes that may wait to be taken.
+    """
+
+    pending_msgs_limit: Annotated[int, Option(DEFAULT_PENDING_MSGS, of_count)]
+    pending_bytes_limit: Annotated[int, Option(DEFAULT_PENDING_BYTES, of_count)]
 
 
 class MessageBuffer:
@@ -18,8 +34,7 @@ class MessageBuffer:
     __slots__ = ("_max_bytes", "_max_msgs", "raws", "size")
 
     def __init__(self, max_msgs: int, max_bytes: int) -> None:
-        """LocalProtocolError for impossible limits."""
-        check_limits(max_msgs, max_bytes)
+        """The limits are 1 or more, in messages and bytes."""
         self._max_msgs = max_msgs
         self._max_bytes = max_bytes
         self.raws: deque[RawMsg] = deque()
@@ -75,9 +90,3 @@ class MessageBuffer:
 def size_of(raws: Collection[RawMsg]) -> int:
     """Bytes of the payloads and header blocks."""
     return sum([len(raw[3]) for raw in raws]) + sum([len(raw[2]) for raw in raws if raw[2] is not None])
-
-
-def check_limits(max_msgs: int, max_bytes: int) -> None:
-    """LocalProtocolError for impossible limits."""
-    if not (type(max_msgs) is type(max_bytes) is int and max_msgs >= 1 and max_bytes >= 1):
-        raise LocalProtocolError(f"a buffer's limits are whole numbers of 1 or more, not {max_msgs!r}, {max_bytes!r}")

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.fields import nearest
 from jsproto.grammar.subjects import check_subject
-from jsproto.grammar.times import Duration, seconds
+from jsproto.grammar.times import Duration, unchecked_seconds
 
 SignatureCallback: TypeAlias = Callable[[str], str | bytes | bytearray]
 """Given the server's nonce, the Base64 text of its Ed25519 signature."""
@@ -185,7 +185,7 @@ class ConnectOptions:
         if not self.servers:
             raise LocalProtocolError("no server to connect to")
         for name in _TIMES:
-            object.__setattr__(self, name, seconds(getattr(self, name)))
+            object.__setattr__(self, name, unchecked_seconds(getattr(self, name)))
         for kinds, described, names in _KINDS:
             for name in names:
                 value = getattr(self, name)
@@ -227,7 +227,7 @@ class ConnectOptions:
             return
         if not self.retry_on_first_connect:
             raise LocalProtocolError("first_connect_timeout goes with retry_on_first_connect")
-        object.__setattr__(self, "first_connect_timeout", limit := seconds(limit))
+        object.__setattr__(self, "first_connect_timeout", limit := unchecked_seconds(limit))
         if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
             raise LocalProtocolError(f"first_connect_timeout must be seconds, more than 0, or None, not {limit!r:.100}")
 

@@ -29,9 +29,11 @@ from jsproto.errors import (
     NoRespondersError,
     PermissionsViolationError,
     TimeoutError,
+    WrongTypeError,
 )
 from jsproto.events import ConversationFailed, MessageTooLarge, UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
+from jsproto.grammar.times import seconds
 from jsproto.outbox import Conversation
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
@@ -68,7 +70,7 @@ def retry_policy(attempts: int | None, wait: float | None, default: RetryPolicy 
         return default
     if attempts is not None and (type(attempts) is not int or attempts < -1):
         raise LocalProtocolError(f"retry_attempts is 0 or more, or -1 for no limit, not {attempts!r:.100}")
-    if wait is not None and not wait > 0:
+    if wait is not None and not seconds(wait, "retry_wait") > 0:
         raise LocalProtocolError(f"retry_wait must be greater than 0 seconds, not {wait!r:.100}")
     return RetryPolicy(default.attempts if attempts is None else attempts, default.wait if wait is None else wait)
 
@@ -185,6 +187,10 @@ class Requests(Conversation):
         Raises, with nothing sent:
             LocalProtocolError: the subject, a header or the size is not allowed.
         """
+        try:
+            ends = now + timeout
+        except TypeError:
+            raise WrongTypeError(f"timeout is a number of seconds, not {timeout!r:.100}") from None
         block = None if headers is None else encode_headers(headers)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
@@ -199,7 +205,7 @@ class Requests(Conversation):
         self._open[token] = _Request(
             token, subject, timeout, ticket, decode, no_responders, fallback, (payload, block), retry, now
         )
-        self._set_deadline(token, now + timeout)
+        self._set_deadline(token, ends)
         return ticket
 
     def receive(self, message: Msg, now: float) -> None:

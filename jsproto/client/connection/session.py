@@ -545,7 +545,7 @@ class Session(BulkOutbox):
             OutboundBufferLimitError: more than ``pending_size`` bytes wait already.
             UnsupportedByServerError: the server takes no headers.
             ConnectionClosedError: the session has ended.
-            TypeError: ``payload`` is not bytes-like.
+            WrongTypeError: ``payload`` is not bytes-like.
         """
         self._write_buffer.publish(subject, payload, reply, headers)
 

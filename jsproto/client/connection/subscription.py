@@ -12,20 +12,18 @@ Not here: JetStream consumers, acks, statuses.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Unpack
 
-from jsproto.client.connection.message_buffer import check_limits
-from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationError
+from jsproto.client.connection.message_buffer import BufferOptions
+from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationError, WrongTypeError
 from jsproto.events import SlowConsumer
+from jsproto.grammar.options import checked
 from jsproto.outbox import Conversation
 from jsproto.ticket import Live, Readable, Ticket
 from jsproto.wire.frames import Msg, PlainRun
 
 if TYPE_CHECKING:
     from jsproto.client.connection.session import Session
-
-DEFAULT_PENDING_MSGS: Final = 512 * 1024
-DEFAULT_PENDING_BYTES: Final = 128 * 1024 * 1024
 
 
 def _size(message: Msg) -> int:
@@ -79,19 +77,22 @@ class Subscription(Drainable):
         subject: str,
         *,
         queue: str | None = None,
-        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+        **options: Unpack[BufferOptions],
     ) -> None:
-        """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given."""
-        check_limits(pending_msgs_limit, pending_bytes_limit)
+        """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given.
+
+        Raises:
+            LocalProtocolError: an option cannot be.
+        """
+        limits = checked(BufferOptions, options)
         self.subject = subject
         self.queue = queue
         self.dropped = 0
         self.pending_bytes = 0
         self.error: Error | None = None
         self._session = session
-        self._max_msgs = pending_msgs_limit
-        self._max_bytes = pending_bytes_limit
+        self._max_msgs = limits["pending_msgs_limit"]
+        self._max_bytes = limits["pending_bytes_limit"]
         self._buffer: deque[Msg] = deque()
         self._full = False
         self._limit: int | None = None
@@ -172,6 +173,8 @@ class Subscription(Drainable):
 
     def unsubscribe(self, max_msgs: int | None = None) -> None:
         """End it: at once, or when ``max_msgs`` messages have come in all."""
+        if max_msgs is not None and type(max_msgs) is not int:
+            raise WrongTypeError(f"max_msgs is a number of messages, or None, not {max_msgs!r:.100}")
         if self.error is not None:
             return
         if max_msgs is not None and max_msgs > self._received:

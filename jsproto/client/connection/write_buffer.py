@@ -28,6 +28,7 @@ from jsproto.errors import (
     MaxPayloadError,
     OutboundBufferLimitError,
     UnsupportedByServerError,
+    WrongTypeError,
 )
 from jsproto.grammar.batch import BATCH_PREFIX
 from jsproto.grammar.columns import MessageColumns
@@ -361,10 +362,10 @@ def _copied(payload: object) -> bytes:
     """The bytes of a bytes-like payload.
 
     Raises:
-        TypeError: it is text, or anything else.
+        WrongTypeError: it is text, or anything else.
     """
     try:
         return bytes(memoryview(payload))  # type: ignore[arg-type]
     except TypeError:
         hint = ": encode it" if isinstance(payload, str) else ""
-        raise TypeError(f"the payload must be bytes, not {type(payload).__name__}{hint}") from None
+        raise WrongTypeError(f"the payload must be bytes, not {type(payload).__name__}{hint}") from None

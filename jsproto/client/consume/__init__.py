@@ -2,6 +2,7 @@
 
 Where to look:
 
+* Options of the verbs: ``options``.
 * Choosing: ``subscribe`` finds, checks or creates a consumer. ``api`` has the requests about consumers.
 * Pulling: ``pull`` is the consumer. ``fetch`` and ``fetch_queue`` are for fetches, ``message_stream`` for a stream.
 * Requests under way: ``pull_requests``.

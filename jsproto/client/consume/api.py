@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.connection.api import not_available, succeeded
-from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
+from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg, WorkAcker
+from jsproto.client.consume.options import ConsumeOptions, DeliveryOptions, PrefetchOptions, SilenceOptions
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.work import ConsumerWork, FailureRule
@@ -30,14 +31,16 @@ from jsproto.errors import (
     PushBasedError,
     RemoteProtocolError,
     UnsupportedByServerError,
+    WrongTypeError,
 )
 from jsproto.grammar.api import DEFAULT_PREFIX, decode_response
 from jsproto.grammar.bodies import MAX_UINT64, dumps
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause, ConsumerReset
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause, ConsumerReset, of_consumer_config
 from jsproto.grammar.headers import STREAM_IDENTITY, last_value
+from jsproto.grammar.options import checked, explained
 from jsproto.grammar.sources import SOURCING_LEVEL, SOURCING_SINCE
 from jsproto.grammar.sourcing import check_sourcing
-from jsproto.grammar.times import Until, end_of, format_timestamp
+from jsproto.grammar.times import Until, end_of, format_timestamp, seconds
 from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
@@ -85,6 +88,7 @@ class Consumers(Streams):
         The ticket fails with:
             APIError: the server refused.
         """
+        of_consumer_config("config", config)
         check_sourcing(config)
         if action != "update":
             config.check_words()
@@ -260,11 +264,13 @@ class Consumers(Streams):
 
     def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
         """What makes and acknowledges the messages of a consumer with this configuration."""
+        of_consumer_config("config", config)
         return Acker(
             self.session, self.session.requests, message_class, wants_acks=config.ack_policy != "none",
             ack_wait=_shortest_wait(config), facade=facade,
         )  # fmt: skip
 
+    @explained(SilenceOptions, BufferOptions)
     def pull_consumer(
         self,
         info: ConsumerInfo,
@@ -272,19 +278,22 @@ class Consumers(Streams):
         *,
         facade: Any = None,
         priority: Priority | None = None,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
+        **options: Unpack[DeliveryOptions],
     ) -> PullConsumer[D]:
         """A ``PullConsumer`` of the consumer that ``info`` describes. Its messages are ``message_class``.
 
-        ``facade``: for ``Acker``. ``priority``: the place in one of its priority groups. ``heartbeats_missed``: how
-        many intervals of silence are an alarm.
+        ``facade``: for ``Acker``. ``priority``: the place in one of its priority groups.
 
         Raises:
             PushBasedError: it is a push consumer.
             ConfigMismatchError: it has no such group, or another policy.
-            LocalProtocolError: ``heartbeats_missed`` is not greater than 0.
+            LocalProtocolError: an option cannot be.
         """
-        config, place = info.config, priority or Priority()
+        if not isinstance(info, ConsumerInfo):
+            raise WrongTypeError(f"info is a ConsumerInfo, not {info!r:.100}")
+        config, place = info.config, Priority() if priority is None else priority
+        if not isinstance(place, Priority):
+            raise WrongTypeError(f"priority is a Priority, not {place!r:.100}")
         if config.deliver_subject:
             raise PushBasedError(CONFLICT, PUSH_BASED)
         place.check(info.stream_name, info.name, config)
@@ -293,36 +302,26 @@ class Consumers(Streams):
             api_subject=self.api.consumer_next(info.stream_name, info.name), inbox=self.session.new_inbox(),
             max_batch=config.max_batch, max_expires=most_seconds(config), max_request_bytes=config.max_bytes,
             options=place.to_json(), pins=config.priority_policy == "pinned_client",
-            heartbeats_missed=heartbeats_missed,
-            check_consumer=lambda pull, at: self.session.run(_check_consumer(self, pull, at)),
+            check_consumer=lambda pull, at: self.session.run(_check_consumer(self, pull, at)), **options,
         )  # fmt: skip
 
+    @explained(ConsumeOptions, PrefetchOptions)
     def consume(
         self,
         pull: PullConsumer[D],
         config: ConsumerConfig,
         *,
         now: float,
-        concurrency: int = 1,
-        retry_delay: float | None = None,
-        term_on: Any = (),
-        **keywords: Any,
+        **options: Unpack[ConsumeOptions],
     ) -> ConsumerWork[D]:
-        """Work on the messages of ``pull``, whose configuration is ``config``. ``keywords``: those of the class.
-
-        ``retry_delay``: seconds until a message comes again whose callback raised, None for the consumer's ``backoff``,
-        else a second. ``term_on``: exceptions after which it does not come again.
+        """Work on the messages of ``pull``, whose configuration is ``config``.
 
         Raises:
             LocalProtocolError: a value cannot be, or the consumer acknowledges more than one message at once.
             Error: why ``pull`` ended, if it has.
         """
-        if type(concurrency) is not int or concurrency < 1:
-            raise LocalProtocolError(f"concurrency is how many callbacks may run, 1 or more, not {concurrency!r:.100}")
-        if not isinstance(term_on, tuple):
-            term_on = (term_on,)
-        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in term_on):
-            raise LocalProtocolError(f"term_on is a class of exceptions, or a tuple of some, not {term_on!r:.100}")
+        of_consumer_config("config", config)
+        asked = checked(ConsumeOptions, options)
         if config.ack_policy not in (None, "explicit", "none"):
             text = f"ack_policy {config.ack_policy!r} acknowledges earlier messages too, which may be under way"
             raise LocalProtocolError(text)
@@ -331,8 +330,8 @@ class Consumers(Streams):
             self.session, self.session.requests, before.message_class, wants_acks=before.wants_acks,
             ack_wait=_shortest_wait(config), facade=before.facade,
         )  # fmt: skip
-        rule = FailureRule.of(config, retry_delay, term_on)
-        return ConsumerWork(self.session, pull, acker, rule, now=now, concurrency=concurrency, **keywords)
+        rule = FailureRule.of(config, seconds(asked["retry_delay"], default=None), asked["term_on"])
+        return ConsumerWork(self.session, pull, acker, rule, now=now, asked=asked)
 
 
 def _newer_features(config: ConsumerConfig) -> Iterator[tuple[str, str]]:

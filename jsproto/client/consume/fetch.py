@@ -19,16 +19,20 @@ from typing import Any, Final
 from jsproto.backoff import Backoff
 from jsproto.client.connection.message_buffer import MessageBuffer
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEAT_FROM
+from jsproto.client.consume.options import FetchOptions
 from jsproto.client.consume.pull_requests import ANSWER_GRACE, wire_size
 from jsproto.client.consume.retry import fetch_backoff
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError
 from jsproto.grammar.fields import check_count
-from jsproto.grammar.times import MAX_SECONDS, nanoseconds
+from jsproto.grammar.options import checked
+from jsproto.grammar.times import MAX_SECONDS, nanoseconds, seconds
 from jsproto.rules.status import ConsumerStatus, Meaning
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import RawMsg
 
 MIN_EXPIRES: Final = 0.001  # seconds, in a request that is made again at the end of a fetch
+_NO_OPTIONS: Final[FetchOptions] = {}
+_DEFAULTS: Final = checked(FetchOptions, _NO_OPTIONS)
 
 
 class Fetch:
@@ -77,19 +81,21 @@ class Fetch:
         self._backoff: Backoff | None = None  # made with the first refusal: most fetches see none
 
     @classmethod
-    def waiting(cls, batch: int, max_bytes: int | None, expires: float, heartbeat: float | None, now: float) -> Fetch:
+    def waiting(cls, batch: int, expires: float, now: float, options: FetchOptions = _NO_OPTIONS) -> Fetch:
         """A fetch for which the server waits ``expires`` seconds (``PullConsumer.fetch``).
 
         Raises:
             LocalProtocolError: a value is out of range.
         """
+        asked = checked(FetchOptions, options) if options else _DEFAULTS
         if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a fetch must expire after some seconds, not {expires!r}")
-        beat = (DEFAULT_HEARTBEAT if expires >= HEARTBEAT_FROM else 0.0) if heartbeat is None else heartbeat
-        if not 0 <= beat <= expires / 2:
+        heartbeat = asked["heartbeat"]
+        beat = seconds(heartbeat, default=DEFAULT_HEARTBEAT if expires >= HEARTBEAT_FROM else 0.0)
+        if beat > expires / 2:
             raise LocalProtocolError(f"heartbeats must come twice in {expires:g} s at least, not each {heartbeat!r}")
         ends_at = now + expires
-        return cls(batch, max_bytes, beat, False, ends_at, ends_at + ANSWER_GRACE)
+        return cls(batch, asked["max_bytes"], beat, False, ends_at, ends_at + ANSWER_GRACE)
 
     @classmethod
     def immediate(cls, batch: int, max_bytes: int | None, patience: float, now: float) -> Fetch:

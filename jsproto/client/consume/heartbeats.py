@@ -22,10 +22,11 @@ HEARTBEAT_FROM: Final = 10.0  # seconds; a pull request that waits as long asks 
 HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until the alarm
 
 
-def check_missed(heartbeats_missed: object) -> None:
-    """Check how many intervals of silence are an alarm. LocalProtocolError unless that is a number above 0."""
-    if not isinstance(heartbeats_missed, int | float) or not heartbeats_missed > 0:
-        raise LocalProtocolError(f"heartbeats_missed is a number greater than 0, not {heartbeats_missed!r:.100}")
+def of_intervals(name: str, value: object) -> float:
+    """How many intervals of silence are an alarm. LocalProtocolError unless that is a number above 0."""
+    if not isinstance(value, int | float) or not value > 0:
+        raise LocalProtocolError(f"{name} is a number greater than 0, not {value!r:.100}")
+    return value
 
 
 class SilenceWatch:

@@ -27,6 +27,7 @@ from jsproto.errors import (
     NoRespondersError,
     NotJSMessageError,
     OutboundBufferLimitError,
+    WrongTypeError,
 )
 from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.headers import NO_HEADERS, Headers
@@ -207,11 +208,15 @@ class Acker(Conversation, Generic[D]):
         """Acknowledge the unsettled ones among these, in one write. Returns how many that were.
 
         Raises, with nothing sent and no message settled:
+            WrongTypeError: one is no message of a consumer.
             OutboundBufferLimitError: the outbox has no room.
             ConnectionClosedError: the connection has ended.
         """
         messages = list(messages)
-        replies = [message._raw[1] for message in messages if message._acker is not None]
+        try:
+            replies = [message._raw[1] for message in messages if message._acker is not None]
+        except AttributeError:
+            raise WrongTypeError(f"messages must be some messages of a consumer, not {messages!r:.100}") from None
         if replies:
             self._send(replies, ACK)
             self._outbox.flush()
@@ -346,7 +351,9 @@ def nak_delay(payload: bytes) -> float:
 
 
 def term(reason: str | None = None) -> bytes:
-    """The payload that ends the deliveries, with a text for the advisory."""
+    """The payload that ends the deliveries, with a text for the advisory. WrongTypeError: it is no text."""
+    if reason is not None and not isinstance(reason, str):
+        raise WrongTypeError(f"reason must be a str, or None, not {reason!r:.100}")
     return TERM if not reason else b"%b %b" % (TERM, reason.encode())
 
 

@@ -55,11 +55,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Final, TypeVar, Unpack
 
 from jsproto.client.connection.requests import is_no_responders
-from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
 from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.options import OrderedOptions
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
     Error,
@@ -79,8 +80,8 @@ from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import MAX_UINT64, dumps
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
-from jsproto.grammar.fields import checked_word
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
+from jsproto.grammar.options import checked
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.subjects import contains, has_wildcards
 from jsproto.outbox import Outbox
@@ -92,12 +93,6 @@ from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=ConsumerMsg)
 
-IfMissed: TypeAlias = Literal["tell", "error"]
-"""What an ordered reading does about messages that were dropped before their turn, or a stream that is another one.
-
-"tell" emits MessagesMissed, StreamRolledBack or StreamRecreated, and reads on. "error" ends it with
-MessagesDroppedError, StreamRolledBackError or StreamRecreatedError.
-"""
 MAX_HOLES: Final = 1_000
 """More holes that wait for an explanation count as one."""
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
@@ -123,27 +118,28 @@ class OrderedConsumer(ResumingBuffer[D]):
         api: ApiSubjects,
         inbox: str,
         config: ConsumerConfig,
+        stream: str,
+        subject: str,
         timeout: float,
         now: float,
         idle_heartbeat: float = DEFAULT_HEARTBEAT,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
-        if_missed: IfMissed = "tell",
-        **keywords: Any,
+        **options: Unpack[OrderedOptions],
     ) -> None:
         """Create the first consumer. ``config``: what to deliver, and from where on. The rest is settled here.
 
         ``inbox``: a subject of its own. Its last token names the consumers. ``timeout``: seconds until the first
-        consumer must be followed. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of silence are
-        an alarm. ``if_missed``: see ``IfMissed``. The other ``keywords`` are those of ``PushBuffer``.
+        consumer must be followed. ``idle_heartbeat``: seconds.
 
         Raises:
             LocalProtocolError: an ordered consumer cannot have this configuration, or a value is out of range.
         """
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
-        checked_word("if_missed", if_missed, get_args(IfMissed))
-        patience = idle_heartbeat * heartbeats_missed
-        super().__init__(outbox, acker, api=api, inbox=inbox, consumer="", patience=patience, now=now, **keywords)
+        asked = checked(OrderedOptions, options)
+        super().__init__(
+            outbox, acker, api=api, inbox=inbox, stream=stream, consumer="", subject=subject,
+            patience=idle_heartbeat * asked["heartbeats_missed"], now=now, limits=asked,
+        )  # fmt: skip
         self.phase = OrderedPhase.CREATING
         self.recreated = 0
         self._config = settled(config, idle_heartbeat)
@@ -153,7 +149,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         if config.deliver_policy == "by_start_sequence":
             self._floor = max((config.opt_start_seq or 0) - 1, 0)
         self._is_placed = False  # from where on to read is known, even if that is the beginning
-        self._if_missed = if_missed
+        self._if_missed = asked["if_missed"]
         self._identity: str | None = None  # of the stream; None while unknown
         self._may_compare = self._may_look = True
         self._takes_all = False  # no message is passed over but what is gone, and limits can drop
@@ -337,7 +333,7 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     def _ask_for_consumer(self, now: float) -> None:
         """Ask for the present consumer."""
-        config = replace(self._config, name=self.consumer, deliver_subject=self._deliver)
+        config = self._config.replaced({"name": self.consumer, "deliver_subject": self._deliver})
         if (self._floor or self._is_placed) and not self._restating:
             config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
             config.opt_start_time = None
@@ -430,13 +426,13 @@ class OrderedConsumer(ResumingBuffer[D]):
         elif verdict is Verdict.RECREATED:
             config = self._config
             if config.deliver_policy != "by_start_time":  # a time means the same in any stream
-                config = replace(config, deliver_policy="all", opt_start_seq=None)
+                config = config.replaced({"deliver_policy": "all", "opt_start_seq": None})
             self._identity = check.facts.identity
             self._begin_anew(0, config, StreamRecreated(self.stream, self.last_seq), now)
         elif verdict is Verdict.ROLLED_BACK:
             floor, config, witness = check.facts.last_seq, self._config, check.position.witness
             if witness is not None:  # it may have grown again: what is newer is new
-                floor, config = 0, replace(config, deliver_policy="by_start_time", opt_start_time=witness + 1)
+                floor, config = 0, config.replaced({"deliver_policy": "by_start_time", "opt_start_time": witness + 1})
                 config.opt_start_seq = None
             self._begin_anew(floor, config, StreamRolledBack(self.stream, self.last_seq), now)
         else:

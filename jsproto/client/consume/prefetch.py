@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
+from jsproto.client.consume.options import PrefetchOptions
 from jsproto.client.consume.retry import prefetch_backoff
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.fields import check_count
-from jsproto.grammar.times import MAX_SECONDS, nanoseconds
+from jsproto.grammar.times import MAX_SECONDS, nanoseconds, seconds
 
 BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
 DEFAULT_MAX_MSGS: Final = 500
-DEFAULT_EXPIRES: Final = 30.0  # seconds
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,34 +50,26 @@ class Prefetch:
         "_backoff", "_batch", "_max_msgs", "_threshold", "expires", "heartbeat", "max_bytes", "settings", "whole",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        max_msgs: int | None,
-        max_bytes: int | None,
-        threshold: int | None,
-        expires: float,
-        heartbeat: float | None,
-        limits: Limits,
-    ) -> None:
-        """The arguments are those of ``PullConsumer.start``. ``limits`` are the consumer's.
+    def __init__(self, asked: PrefetchOptions, limits: Limits) -> None:
+        """``asked``: a value (``checked``). ``limits`` are the consumer's.
 
         Raises:
             LocalProtocolError: a value is out of range.
         """
+        max_msgs, max_bytes, threshold, heartbeat = (
+            asked["max_msgs"], asked["max_bytes"], asked["threshold"], asked["heartbeat"],
+        )  # fmt: skip
         if max_msgs is not None and max_bytes is not None:
             raise LocalProtocolError("give max_msgs or max_bytes, not both")
-        for name, given in (("max_msgs", max_msgs), ("max_bytes", max_bytes)):
-            if given is not None:
-                check_count(name, given)
         most = max_msgs or max_bytes or DEFAULT_MAX_MSGS
         wanted = most // 2 if threshold is None else threshold
-        if type(wanted) is not int or not 0 <= wanted < most:
+        if wanted >= most:
             raise LocalProtocolError(f"the threshold is a whole number below {most}, not {wanted!r:.100}")
-        expires = min(expires, limits.expires)
+        expires = min(seconds(asked["expires"]), limits.expires)
         if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a request must expire after some seconds, not {expires!r}")
-        beat = min(DEFAULT_HEARTBEAT, expires / 2) if heartbeat is None else heartbeat
-        if not 0 <= beat <= expires / 2:
+        beat = seconds(heartbeat, default=min(DEFAULT_HEARTBEAT, expires / 2))
+        if beat > expires / 2:
             raise LocalProtocolError(f"heartbeats must come twice in {expires:g} s at least, not each {heartbeat!r}")
         self.max_bytes = 0 if max_bytes is None else min(most, limits.max_bytes or most)
         self.expires = expires

@@ -13,12 +13,12 @@ Not here: how requests that are refused are made again (``pull``), the server's 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from jsproto.client.consume.options import PriorityOptions
 from jsproto.errors import ConfigMismatchError, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig
-
-LEAST: Final = 9  # the last of the priorities
+from jsproto.grammar.options import checked
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,14 +43,8 @@ class Priority:
             if self.to_json():
                 raise LocalProtocolError("min_pending, min_ack_pending and priority need the group that they are about")
             return
-        if not self.group:
-            raise LocalProtocolError("the name of a priority group cannot be empty")
-        for name in ("min_pending", "min_ack_pending"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise LocalProtocolError(f"{name} must be a number greater than 0, not {value!r}")
-        if self.priority is not None and (type(self.priority) is not int or not 0 <= self.priority <= LEAST):
-            raise LocalProtocolError(f"priority must be a number from 0 to {LEAST}, not {self.priority!r}")
+        place: Any = self.to_json()
+        checked(PriorityOptions, place)
 
     def to_json(self) -> dict[str, Any]:
         """The fields of its pull requests."""

@@ -33,16 +33,17 @@ Not here: which consumer (``subscribe``), acknowledgements (``message``), push c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, Unpack
 
 from jsproto.client.connection.message_buffer import MessageBuffer, size_of
-from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
+from jsproto.client.connection.subscription import Drainable
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.fetch_queue import FetchQueue
-from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED, SilenceWatch, check_missed
+from jsproto.client.consume.heartbeats import SilenceWatch
 from jsproto.client.consume.message import Acker, ConsumerMsg, is_ack_of
 from jsproto.client.consume.message_stream import MessageStream
-from jsproto.client.consume.prefetch import BATCH_BY_BYTES, DEFAULT_EXPIRES, Limits, Prefetch
+from jsproto.client.consume.options import DeliveryOptions, FetchOptions, PrefetchOptions
+from jsproto.client.consume.prefetch import BATCH_BY_BYTES, Limits, Prefetch
 from jsproto.client.consume.pull_requests import PullRequests
 from jsproto.errors import (
     ConnectionClosedError,
@@ -56,6 +57,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.jsack import ACK_PREFIX
+from jsproto.grammar.options import checked, explained
 from jsproto.outbox import Outbox, bulk
 from jsproto.rules.status import CONTROL, read_status
 from jsproto.ticket import Ticket
@@ -119,25 +121,22 @@ class PullConsumer(Drainable, Generic[D]):
         max_request_bytes: int | None = None,
         options: Mapping[str, Any] | None = None,
         pins: bool = False,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
         check_consumer: Callable[[PullConsumer[D], float], object] | None = None,
-        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+        **delivery: Unpack[DeliveryOptions],
     ) -> None:
         """Pull from ``consumer`` of ``stream``, with requests to ``api_subject``.
 
         ``inbox``: a subject of its own. ``max_batch`` (messages), ``max_expires`` (seconds) and ``max_request_bytes``:
         the consumer's limits for one request, which the stream of messages keeps to. ``options``: further fields of the
         requests, such as ``group``. ``pins``: the consumer pins clients, and says their ids in its messages.
-        ``heartbeats_missed``: how many intervals of silence are an alarm. ``check_consumer``: called with this object
-        and the time when a request stays unanswered. Then call ``consumer_checked``. ``pending_msgs_limit`` and
-        ``pending_bytes_limit`` (bytes) bound the unrequested messages.
+        ``check_consumer``: called with this object and the time when a request stays unanswered. Then call
+        ``consumer_checked``. The limits of ``delivery`` bound the unrequested messages.
 
         Raises:
-            LocalProtocolError: a limit or ``heartbeats_missed`` is not greater than 0.
+            LocalProtocolError: a value of ``delivery`` cannot be.
         """
-        self._buffer = MessageBuffer(pending_msgs_limit, pending_bytes_limit)
-        check_missed(heartbeats_missed)
+        asked = checked(DeliveryOptions, delivery)
+        self._buffer = MessageBuffer(asked["pending_msgs_limit"], asked["pending_bytes_limit"])
         self.stream = stream
         self.consumer = consumer
         self.acker = acker
@@ -156,7 +155,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._watch = SilenceWatch(self._timers)
         self._requests = PullRequests(
             outbox, self._watch, api_subject=api_subject, inbox=inbox, options=options or {},
-            heartbeats_missed=heartbeats_missed,
+            heartbeats_missed=asked["heartbeats_missed"],
         )  # fmt: skip
         self._fetches = FetchQueue(outbox, self._requests, self._timers)
         self._stream = MessageStream(outbox, self._requests, self._buffer, self._timers)
@@ -179,19 +178,18 @@ class PullConsumer(Drainable, Generic[D]):
 
     # -- fetches -------------------------------------------------------------------------------------------------------
 
+    @explained(FetchOptions)
     def fetch(
         self,
         batch: int = 1,
         *,
         now: float,
         expires: float,
-        max_bytes: int | None = None,
-        heartbeat: float | None = None,
+        **options: Unpack[FetchOptions],
     ) -> Fetch:
-        """Ask for up to ``batch`` messages and ``max_bytes`` bytes. It is done when they are there or time is over.
+        """Ask for up to ``batch`` messages. It is done when they are there or time is over: ``take`` its messages.
 
-        ``expires``: seconds that the server waits for messages. ``heartbeat``: seconds between the server's signs of
-        life, 0 for none, None for 5 where it waits 10 or more. Its messages are got with ``take``.
+        ``expires``: seconds that the server waits for messages.
 
         Raises:
             LocalProtocolError: a value is out of range, or the stream of messages is on.
@@ -206,7 +204,7 @@ class PullConsumer(Drainable, Generic[D]):
             TimeoutError: there was no answer at all.
             Error: why the link ended, or why this consumer did.
         """
-        return self._begin(Fetch.waiting(batch, max_bytes, expires, heartbeat, now), now)
+        return self._begin(Fetch.waiting(batch, expires, now, options), now)
 
     def fetch_no_wait(self, batch: int = 1, *, now: float, patience: float, max_bytes: int | None = None) -> Fetch:
         """Ask for up to ``batch`` messages that are there already. It raises and fails with the same as ``fetch``.
@@ -256,29 +254,23 @@ class PullConsumer(Drainable, Generic[D]):
 
     # -- the stream of messages ----------------------------------------------------------------------------------------
 
+    @explained(PrefetchOptions)
     def start(
         self,
         *,
         now: float,
-        max_msgs: int | None = None,
-        max_bytes: int | None = None,
-        threshold: int | None = None,
-        expires: float = DEFAULT_EXPIRES,
-        heartbeat: float | None = None,
+        **options: Unpack[PrefetchOptions],
     ) -> int:
         """Keep the buffer filled, for ``pop_many``. Returns a number, for ``stop``.
 
-        Either ``max_msgs`` (500 if neither is given) or ``max_bytes`` bounds what is buffered and under way together.
-        ``threshold``: the level, in the same unit, at which more is asked for. None is half of the bound. ``expires``:
-        seconds that one request waits at the server. ``heartbeat``: seconds between the server's signs of life, 0 for
-        none, None for 5 or less. A caller that starts a stream of messages that is on shares it.
+        A caller that starts a stream of messages that is on shares it.
 
         Raises:
             LocalProtocolError: a value is out of range, or differs from those of the stream that is on.
             LocalProtocolError: a fetch is under way.
             Error: why this consumer ended, if it has.
         """
-        prefetch = Prefetch(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
+        prefetch = Prefetch(checked(PrefetchOptions, options), self._limits)
         current = self._stream.prefetch
         if current is not None and prefetch.settings != current.settings:
             raise LocalProtocolError(f"this subscription {_DIFFERS}")

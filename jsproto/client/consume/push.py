@@ -18,10 +18,11 @@ Not here: finding or creating the consumer (``subscribe``), the buffer and the s
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.message import NAK, Acker, ConsumerMsg, is_ack_of, send_ack
+from jsproto.client.consume.options import PushOptions
 from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
     ConfigMismatchError,
@@ -33,6 +34,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
 from jsproto.grammar.jsack import ACK_PREFIX
+from jsproto.grammar.options import checked
 from jsproto.rules.sequence_gaps import UNKNOWN, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
@@ -67,15 +69,22 @@ class PushConsumer(PushBuffer[D]):
         deliver_subject: str,
         queue: str | None,
         created: bool,
+        stream: str,
+        consumer: str,
+        subject: str,
+        idle_heartbeat: float,
         now: float,
-        **keywords: Any,
+        **options: Unpack[PushOptions],
     ) -> None:
         """Subscribe to ``deliver_subject``, in the group ``queue`` if given.
 
-        ``created``: the consumer is new, so its first delivery is number 1. The ``keywords`` are those of
-        ``PushBuffer``.
+        ``created``: the consumer is new, so its first delivery is number 1. ``idle_heartbeat``: seconds, 0 for none.
         """
-        super().__init__(js.session, acker, now=now, **keywords)
+        asked = checked(PushOptions, options)
+        super().__init__(
+            js.session, acker, stream=stream, consumer=consumer, subject=subject,
+            patience=idle_heartbeat * asked["heartbeats_missed"], now=now, limits=asked, raw=asked["raw"],
+        )  # fmt: skip
         self.owned = False
         self.info: ConsumerInfo | None = None
         self._deliver_subject = deliver_subject

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from jsproto.client.connection.message_buffer import MessageBuffer, size_of
-from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
+from jsproto.client.connection.message_buffer import BufferOptions, MessageBuffer, size_of
+from jsproto.client.connection.subscription import Drainable
 from jsproto.client.consume.flow_control import FlowControl
 from jsproto.client.consume.heartbeats import SilenceWatch
 from jsproto.client.consume.message import Acker, ConsumerMsg
@@ -66,18 +66,14 @@ class PushBuffer(Drainable, Generic[D]):
         subject: str,
         patience: float,
         now: float,
+        limits: BufferOptions,
         raw: bool = False,
-        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> None:
         """``patience``: seconds of silence until it is an alarm, 0 for never. ``raw``: keep statuses as messages.
 
-        ``pending_msgs_limit`` and ``pending_bytes_limit`` (payloads and header blocks) bound the buffer.
-
-        Raises:
-            LocalProtocolError: a limit of the buffer is less than 1.
+        ``limits``: a value of ``BufferOptions`` (``checked``).
         """
-        self._buffer = MessageBuffer(pending_msgs_limit, pending_bytes_limit)
+        self._buffer = MessageBuffer(limits["pending_msgs_limit"], limits["pending_bytes_limit"])
         self.stream = stream
         self.consumer = consumer
         self.subject = subject

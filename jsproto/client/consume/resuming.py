@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
+from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.connection.subscription import Drainable
 from jsproto.client.consume.message import Acker, ConsumerMsg
@@ -47,9 +48,24 @@ class ResumingBuffer(PushBuffer[D]):
         "_sid",
     )  # fmt: skip
 
-    def __init__(self, outbox: Outbox, acker: Acker[D], *, api: ApiSubjects, inbox: str, **keywords: Any) -> None:
-        """Nothing is subscribed to yet. The other ``keywords`` are those of ``PushBuffer``."""
-        super().__init__(outbox, acker, **keywords)
+    def __init__(
+        self,
+        outbox: Outbox,
+        acker: Acker[D],
+        *,
+        api: ApiSubjects,
+        inbox: str,
+        stream: str,
+        consumer: str,
+        subject: str,
+        patience: float,
+        now: float,
+        limits: BufferOptions,
+    ) -> None:
+        """Nothing is subscribed to yet. ``inbox``: a subject that nothing else uses. The others: as ``PushBuffer``."""
+        super().__init__(
+            outbox, acker, stream=stream, consumer=consumer, subject=subject, patience=patience, now=now, limits=limits
+        )
         self._api = api
         self._inbox = inbox
         self._deliver = ""  # the subject of the present subscription

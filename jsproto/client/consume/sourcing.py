@@ -96,7 +96,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from jsproto.api_errors import (
     ConsumerAlreadyExistsError,
@@ -106,6 +106,7 @@ from jsproto.api_errors import (
 )
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.options import SourceOptions
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
     APIError,
@@ -136,6 +137,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.copies import SCHEDULE_LINE
 from jsproto.grammar.headers import last_value
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
+from jsproto.grammar.options import checked
 from jsproto.grammar.position import StreamPosition
 from jsproto.outbox import Outbox
 from jsproto.rules.delivery_log import DeliveryLog
@@ -207,29 +209,31 @@ class SourcingConsumer(ResumingBuffer[D]):
         api: ApiSubjects,
         inbox: str,
         consumer: str,
-        config: ConsumerConfig | None = None,
-        position: int | StreamPosition = 0,
-        identity: str | None = None,
+        stream: str,
+        subject: str,
         within: float | None = None,
         now: float,
-        **keywords: Any,
+        **options: Unpack[SourceOptions],
     ) -> None:
-        """Claim ``consumer``. ``config``: how to create it if it is not there. None: it must be there.
+        """Claim ``consumer`` of ``stream``. Events name its ``subject``.
 
-        ``inbox``: a subject that nothing else uses, here and in other programs. ``position``: what the sink has. With
-        a sequence alone, which has no witness, ``identity`` is that of the stream. ``within``: seconds for the first
-        claim, None for no end. ``now``: monotonic seconds. The other ``keywords``: see ``PushBuffer``.
+        ``inbox``: a subject that nothing else uses, here and in other programs. ``within``: seconds for the first
+        claim, None for no end. ``now``: monotonic seconds.
 
         Raises:
             LocalProtocolError: ``config`` has another ack policy or a deliver group, ``position`` is no position in
                 this stream, or ``identity`` is no text.
         """
+        asked = checked(SourceOptions, options)
+        config = asked["config"]
         if config is not None and (fields := unfit(config)):
             raise LocalProtocolError(f"a consumer that is sourced cannot have this {' and '.join(fields)}")
-        patience = SOURCE_HEARTBEAT * HEARTBEATS_MISSED
-        super().__init__(outbox, acker, api=api, inbox=inbox, consumer=consumer, patience=patience, now=now, **keywords)
+        super().__init__(
+            outbox, acker, api=api, inbox=inbox, stream=stream, consumer=consumer, subject=subject,
+            patience=SOURCE_HEARTBEAT * HEARTBEATS_MISSED, now=now, limits=asked,
+        )  # fmt: skip
         self._readable: ReadableWithNews = ReadableWithNews(outbox.completed)
-        known = _checked(position, identity, self.stream)
+        known = _checked(asked["position"], asked["identity"], self.stream)
         self.phase = SourcingPhase.CLAIMING
         self.position = self.taken = known.seq
         self.identity = known.identity
@@ -371,7 +375,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             if self._config is None:
                 self._end(missing)
             else:
-                durable = replace(self._config, name=self.consumer, durable_name=self.consumer)
+                durable = self._config.replaced({"name": self.consumer, "durable_name": self.consumer})
                 self._ask_for(durable, "create", now)
         except Error as error:
             self._failed(error, now)
@@ -593,7 +597,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._reset(now)
 
     def _ask_for(self, config: ConsumerConfig, action: str, now: float) -> None:
-        wanted = replace(config, deliver_subject=self._deliver)
+        wanted = config.replaced({"deliver_subject": self._deliver})
         body = {"stream_name": self.stream, "config": wanted.to_json(), "action": action}
         subject = self._api.consumer_create(self.stream, self.consumer)
         self._request(subject, dumps(body), None, now)
@@ -784,8 +788,6 @@ def _checked(position: int | StreamPosition, identity: str | None, stream: str) 
         return position
     if type(position) is not int or position < 0:
         raise LocalProtocolError(f"a position is a StreamPosition or a stream sequence, not {position!r:.100}")
-    if identity is not None and not isinstance(identity, str):
-        raise LocalProtocolError(f"an identity is text of the server, not {identity!r:.100}")
     return StreamPosition(stream, position, identity)
 
 

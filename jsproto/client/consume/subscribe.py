@@ -22,18 +22,25 @@ Not here: what happens afterwards (``push``, ``ordered``, ``pull``, ``sourcing``
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, TypeVar, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar, Unpack
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
-from jsproto.client.connection.message_buffer import check_limits
+from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.connection.session import Session
-from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.api import Consumers
-from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED, check_missed
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
 from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.ordered import IfMissed, OrderedConsumer
+from jsproto.client.consume.options import (
+    BindingOptions,
+    MissingOptions,
+    OrderedOptions,
+    PushOptions,
+    SilenceOptions,
+    SourceOptions,
+)
+from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
@@ -57,10 +64,12 @@ from jsproto.errors import (
     QueueRequiredError,
     TimeoutError,
     WrongQueueError,
+    WrongTypeError,
 )
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
-from jsproto.grammar.fields import checked_word
+from jsproto.grammar.consumer import UNSET, ConsumerConfig, ConsumerInfo, differences
+from jsproto.grammar.options import checked, explained
 from jsproto.grammar.subjects import check_name, check_queue, check_subject
+from jsproto.grammar.times import seconds
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Live, Ticket
 
@@ -132,7 +141,7 @@ class SubscriptionSpec:
         self.durable = one_name(self.durable, options.pop("durable_name", None))
         if self.base is not None:
             self.durable = one_name(self.durable, self.base.durable_name)
-            self.base = replace(self.base, durable_name=None)
+            self.base = self.base.replaced({"durable_name": None})
         self.options = options
         if self.durable is not None and self.consumer is not None:
             raise LocalProtocolError("give durable, for a consumer that may be created, or consumer, not both")
@@ -143,7 +152,7 @@ class SubscriptionSpec:
         self.name = self.consumer or self.durable or (None if self.pull else self.queue)
         if self.name is not None:
             check_name(self.name, "consumer")
-        self.config = (self.base or ConsumerConfig(ack_policy=None)).updated(**options)
+        self.config = (self.base or UNSET).updated(**options)
         self._check()
 
     @property
@@ -174,17 +183,19 @@ class SubscriptionSpec:
 
     def to_create(self, deliver_subject: str | None, name: str) -> ConsumerConfig:
         """The configuration of a consumer that does not exist yet."""
-        config = replace(self.config, name=name, ack_policy=self.config.ack_policy or "explicit")
-        config.durable_name = self.durable or self.queue
+        wanted = self.config
+        changes: dict[str, Any] = {"name": name, "durable_name": self.durable or self.queue}
+        changes["ack_policy"] = wanted.ack_policy or "explicit"
         if self.subject is not None:
-            config.filter_subject = self.subject
+            changes["filter_subject"] = self.subject
         if not self.pull:
-            config.deliver_subject = config.deliver_subject or deliver_subject
-            config.deliver_group = self.queue
-            if self.queue is None and config.idle_heartbeat is None:
-                config.idle_heartbeat = DEFAULT_HEARTBEAT
-        if not config.idle_heartbeat:
-            config.idle_heartbeat = None
+            changes["deliver_subject"] = wanted.deliver_subject or deliver_subject
+            changes["deliver_group"] = self.queue
+        if not wanted.idle_heartbeat:
+            changes["idle_heartbeat"] = None
+        config = wanted.replaced(changes)
+        if not self.pull and self.queue is None and wanted.idle_heartbeat is None:
+            config.idle_heartbeat = DEFAULT_HEARTBEAT
         return config
 
     def check_found(self, info: ConsumerInfo) -> None:
@@ -233,6 +244,7 @@ class SubscriptionSpec:
 class Subscriptions(Consumers):
     """The half of ``JetStream`` that subscribes."""
 
+    @explained(BindingOptions, SilenceOptions, BufferOptions)
     def subscribe(
         self,
         wanted: SubscriptionSpec,
@@ -240,63 +252,74 @@ class Subscriptions(Consumers):
         now: float,
         message_class: type[D],
         facade: Any = None,
-        delete_consumer: bool | None = None,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
-        **keywords: Any,
+        **options: Unpack[PushOptions],
     ) -> Ticket[PushConsumer[D]]:
         """Subscribe to a push consumer as ``wanted``, found or created.
 
-        ``message_class`` and ``facade`` are those of ``Acker``. ``delete_consumer``: whether the end of the
-        subscription deletes a consumer that it created. None is yes, except for a queue group. ``heartbeats_missed``:
-        how many intervals of silence are an alarm. The other ``keywords`` are those of ``PushBuffer``: ``raw`` and the
-        limits of the buffer.
+        ``message_class`` and ``facade`` are those of ``Acker``.
 
         Raises, with nothing sent:
-            LocalProtocolError: a keyword is out of range.
+            LocalProtocolError: an option cannot be.
 
         The ticket fails with:
             SubscribeError: the stream or the consumer does not fit. The subclass says why.
             ConsumerNotFoundError: a ``consumer`` that must be there is not.
             APIError: the server refused.
         """
-        _check_keywords(heartbeats_missed, **keywords)
-        return self.session.scripts.bring(
-            _subscribe(
-                self, wanted, now, message_class=message_class, facade=facade, delete_consumer=delete_consumer,
-                heartbeats_missed=heartbeats_missed, **keywords,
-            )
-        )  # fmt: skip
+        _check(wanted)
+        asked = checked(PushOptions, options)
+        return self.session.scripts.bring(_subscribe(self, wanted, now, asked, message_class, facade))
 
+    @explained(MissingOptions, SilenceOptions, BufferOptions)
     def subscribe_ordered(
-        self, wanted: SubscriptionSpec, *, now: float, message_class: type[D], facade: Any = None, **keywords: Any
+        self,
+        wanted: SubscriptionSpec,
+        *,
+        now: float,
+        message_class: type[D],
+        facade: Any = None,
+        **options: Unpack[OrderedOptions],
     ) -> Ticket[OrderedConsumer[D]]:
-        """Read what ``wanted`` names once and in order. ``keywords`` are those of ``OrderedConsumer``.
+        """Read what ``wanted`` names once and in order. ``message_class`` and ``facade`` are those of ``Acker``.
 
         Raises:
-            LocalProtocolError: ``wanted`` sets what such a consumer settles itself, or a keyword is out of range.
+            LocalProtocolError: ``wanted`` sets what such a consumer settles itself, or an option cannot be.
 
         The ticket fails with:
             NoMatchingStreamError: no stream, or more than one, has the subject.
             APIError: the server refused.
         """
+        _check(wanted)
         config = _ordered_config(wanted)
-        _check_keywords(**keywords)
-        return self.session.scripts.bring(
-            _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
-        )
+        asked = checked(OrderedOptions, options)
+        return self.session.scripts.bring(_subscribe_ordered(self, wanted, config, now, asked, message_class, facade))
 
+    @explained(SourceOptions, BufferOptions)
     def source(
-        self, stream: str, consumer: str, *, now: float, message_class: type[D], facade: Any = None, **keywords: Any
+        self,
+        stream: str,
+        consumer: str,
+        *,
+        now: float,
+        message_class: type[D],
+        facade: Any = None,
+        within: float | None = None,
+        **options: Unpack[SourceOptions],
     ) -> SourcingConsumer[D]:
-        """Be the sourcing end of a consumer with the ack policy "flow_control". ``keywords``: those of the class.
+        """Be the sourcing end of a consumer with the ack policy "flow_control".
+
+        ``message_class`` and ``facade`` are those of ``Acker``. ``within``: seconds for the first claim, None for no
+        end.
 
         Raises:
-            LocalProtocolError: a name, or a keyword, cannot be.
+            LocalProtocolError: a name, or an option, cannot be.
         """
         session = self.session
         return SourcingConsumer(
             session, Acker(session, session.requests, message_class, wants_acks=False, facade=facade), api=self.api,
-            inbox=session.new_inbox(), consumer=consumer, stream=stream, subject=stream, now=now, **keywords,
+            inbox=session.new_inbox(), consumer=consumer, stream=stream, subject=stream,
+            within=seconds(within, "within", default=None), now=now,
+            **options,
         )  # fmt: skip
 
     def bind_pull(self, wanted: SubscriptionSpec, *, now: float) -> Ticket[BoundConsumer]:
@@ -304,6 +327,7 @@ class Subscriptions(Consumers):
 
         A durable one counts as existing for a user who is forbidden to look it up and to create it.
         """
+        _check(wanted)
         return self.session.scripts.bring(_bind_pull(self, wanted, now))
 
     def find_pull(
@@ -319,6 +343,8 @@ class Subscriptions(Consumers):
         Raises, with nothing sent:
             LocalProtocolError: a name cannot be one.
         """
+        if not isinstance(place, Priority):
+            raise WrongTypeError(f"place is a Priority, not {place!r:.100}")
         asked = self.consumer_info(stream, name, now=now, timeout=timeout)
         return self.session.run(_find_pull(asked, stream, name, place))
 
@@ -436,17 +462,9 @@ def _delete_quietly(js: Subscriptions, stream: str, name: str, creation: Ticket[
 
 
 def _subscribe(
-    js: Subscriptions,
-    wanted: SubscriptionSpec,
-    now: float,
-    *,
-    message_class: type[D],
-    facade: Any,
-    delete_consumer: bool | None,
-    heartbeats_missed: float = HEARTBEATS_MISSED,
-    **limits: Any,
+    js: Subscriptions, wanted: SubscriptionSpec, now: float, asked: PushOptions, message_class: type[D], facade: Any
 ) -> Generator[Ticket[Any], Any, PushConsumer[D]]:
-    """A subscription to a push consumer as ``wanted``, found or created. ``limits`` are keywords of ``PushBuffer``."""
+    """A subscription to a push consumer as ``wanted``, found or created."""
     stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
     found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
 
@@ -454,7 +472,7 @@ def _subscribe(
         return PushConsumer(
             js, js.acker(config, message_class, facade), deliver_subject=config.deliver_subject or "",
             queue=wanted.queue, created=created, now=now, stream=stream, consumer=config.consumer_name or "",
-            subject=wanted.subject or stream, patience=(config.idle_heartbeat or 0) * heartbeats_missed, **limits,
+            subject=wanted.subject or stream, idle_heartbeat=config.idle_heartbeat or 0.0, **asked,
         )  # fmt: skip
 
     if found is None:
@@ -473,8 +491,8 @@ def _subscribe(
             push.abandon(now)
             raise
         else:
-            shared = wanted.queue is not None
-            push.bound(info, owned=not shared if delete_consumer is None else delete_consumer, now=now)
+            delete, shared = asked["delete_consumer"], wanted.queue is not None
+            push.bound(info, owned=not shared if delete is None else delete, now=now)
             return push
     push = listen(found.config, created=False)
     push.bound(found, owned=False, now=now)
@@ -486,10 +504,9 @@ def _subscribe_ordered(
     wanted: SubscriptionSpec,
     config: ConsumerConfig,
     now: float,
-    *,
+    asked: OrderedOptions,
     message_class: type[D],
     facade: Any,
-    **keywords: Any,
 ) -> Generator[Ticket[Any], Any, OrderedConsumer[D]]:
     stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
     session = js.session
@@ -497,7 +514,7 @@ def _subscribe_ordered(
         session, Acker(session, session.requests, message_class, wants_acks=False, facade=facade), api=js.api,
         inbox=session.new_inbox(), config=config, timeout=js.timeout, now=now, stream=stream,
         subject=wanted.subject or stream, idle_heartbeat=config.idle_heartbeat or DEFAULT_HEARTBEAT,
-        **keywords,
+        **asked,
     )  # fmt: skip
     try:
         yield ordered.ready()
@@ -526,21 +543,13 @@ def _ordered_config(wanted: SubscriptionSpec) -> ConsumerConfig:
         raise LocalProtocolError(f"an ordered consumer settles {', '.join(settled)} itself")
     if wanted.queue is not None or wanted.name is not None:
         raise LocalProtocolError("an ordered consumer has neither a queue nor a name: it is for one subscriber")
-    return replace(wanted.config, filter_subject=wanted.subject)
+    return wanted.config.replaced({"filter_subject": wanted.subject})
 
 
-def _check_keywords(
-    heartbeats_missed: float = HEARTBEATS_MISSED,
-    if_missed: str = "tell",
-    pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-    pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
-    **others: Any,
-) -> None:
-    """Check, before anything is sent, what a script will build with."""
-    check_missed(heartbeats_missed)
-    if if_missed != "tell":
-        checked_word("if_missed", if_missed, get_args(IfMissed))
-    check_limits(pending_msgs_limit, pending_bytes_limit)
+def _check(wanted: object) -> None:
+    """Check what a subscription is asked for by."""
+    if not isinstance(wanted, SubscriptionSpec):
+        raise WrongTypeError(f"wanted is a SubscriptionSpec, not {wanted!r:.100}")
 
 
 def _new_name(js: Subscriptions) -> str:

@@ -21,7 +21,7 @@ Not here: keys and slots (``schedule``), pulling (``pull``), threads and tasks (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -35,7 +35,7 @@ from jsproto.client.consume.message import (
     send_ack,
     term,
 )
-from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
+from jsproto.client.consume.options import ConsumeOptions, PrefetchOptions, TermOn
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.schedule import NO_KEY, Job, WorkSchedule
 from jsproto.enums import IdentityEnum
@@ -43,6 +43,7 @@ from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.jsack import jsack_sequences
+from jsproto.grammar.options import split
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -85,11 +86,14 @@ class FailureRule:
     delays: tuple[float, ...]
     max_deliver: int = 0
     ack_wait: float = DEFAULT_ACK_WAIT
-    term_on: tuple[type[BaseException], ...] = ()
+    term_on: TermOn = ()
 
     @classmethod
     def of(
-        cls, config: ConsumerConfig, retry_delay: float | None, term_on: tuple[type[BaseException], ...]
+        cls,
+        config: ConsumerConfig,
+        retry_delay: float | None,
+        term_on: TermOn,
     ) -> FailureRule:
         """The rule for this consumer. ``retry_delay``: seconds, None for the consumer's ``backoff``, else a second."""
         backoff = tuple(config.backoff or ())
@@ -141,48 +145,37 @@ class ConsumerWork(Conversation, Generic[D]):
         rule: FailureRule,
         *,
         now: float,
-        concurrency: int,
-        key: Callable[[D], Hashable] | None = None,
-        working: bool = False,
-        max_msgs: int | None = None,
-        max_bytes: int | None = None,
-        threshold: int | None = None,
-        expires: float = DEFAULT_EXPIRES,
-        heartbeat: float | None = None,
+        asked: ConsumeOptions,
     ) -> None:
-        """Begin to ask for messages, as ``PullConsumer.start``.
-
-        ``concurrency``: jobs that may be under way. ``key``: the key of a message, None for no order. It is called
-        within ``take``. ``working``: report work in progress, from when a message is taken from the buffer.
+        """Begin to ask for messages, as ``PullConsumer.start``. ``asked``: a value (``checked``).
 
         Raises:
-            LocalProtocolError: a value is out of range, or the consumer is in use.
+            LocalProtocolError: the options contradict each other, or the consumer is in use.
             Error: why the consumer ended, if it has.
         """
-        if max_msgs is None and max_bytes is None:
-            max_msgs = max(MIN_BUFFER, BUFFER_PER_WORKER * concurrency)
+        if asked["max_msgs"] is None and asked["max_bytes"] is None:
+            asked["max_msgs"] = max(MIN_BUFFER, BUFFER_PER_WORKER * asked["concurrency"])
         if pull.is_streaming:
             raise LocalProtocolError("this subscription streams messages already: use another one")
-        pull.start(
-            now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=expires, heartbeat=heartbeat
-        )
+        prefetch, _ = split(PrefetchOptions, asked)
+        pull.start(now=now, **prefetch)
         self.closed: Ticket[None] = Ticket()
         self.error: Error | None = None
         self.finished = self.failed = self.given_back = 0
         self.workers = 1
-        self._concurrency = concurrency
+        self._concurrency = asked["concurrency"]
         self._session = session
         self._pull = pull
         self._acker = acker
         self._rule = rule
-        self._key = key
-        self._working = working
-        self._limit = self._limit_now = max_msgs or MIN_BUFFER  # messages that may wait for their keys
+        self._key = asked["key"]
+        self._working = asked["working"]
+        self._limit = self._limit_now = asked["max_msgs"] or MIN_BUFFER  # messages that may wait for their keys
         self._due: Deadlines[int] = Deadlines()  # by sequence: when a message is late that comes again
         self._again_by: dict[int, float] = {}  # by sequence: when nobody waits for it any longer
         self._phase = WorkPhase.OPEN
         self._interest_ended = False
-        self._schedule: WorkSchedule[D] = WorkSchedule(concurrency)
+        self._schedule: WorkSchedule[D] = WorkSchedule(self._concurrency)
         self._idle: deque[Ticket[None]] = deque()
         self._watch: Ticket[None] | None = None  # what the worker that watches the buffer waits for
 

@@ -22,7 +22,7 @@ from jsproto.client.manage.pages import Pages, name_of, page_of
 from jsproto.errors import LocalProtocolError, MessageNotFoundError, NoMatchingStreamError, UnsupportedByServerError
 from jsproto.grammar.account import AccountInfo
 from jsproto.grammar.bodies import MAX_UINT64, dumps, uint64
-from jsproto.grammar.config import SourceConsumer, StreamConfig, StreamInfo
+from jsproto.grammar.config import SourceConsumer, StreamConfig, StreamInfo, of_stream_config
 from jsproto.grammar.sources import SOURCING_SINCE
 from jsproto.grammar.stored import check_seq
 from jsproto.grammar.subjects import check_subject
@@ -73,7 +73,7 @@ class Streams(Api):
             APIError: the server refused.
             UnsupportedByServerError: it refused ``server_managed`` in the consumer of a source or mirror.
         """
-        config.check_words()
+        of_stream_config("config", config).check_words()
         return self._configure(self.api.stream_create(config.name), config, now, timeout, pedantic, required_api_level)
 
     def update_stream(
@@ -92,6 +92,7 @@ class Streams(Api):
 
         Arguments and errors: as ``create_stream``.
         """
+        of_stream_config("config", config)
         return self._configure(self.api.stream_update(config.name), config, now, timeout, pedantic, required_api_level)
 
     def change_stream(

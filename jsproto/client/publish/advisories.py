@@ -27,6 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.advisory import BatchAbandoned, batch_abandoned_subject, parse_batch_abandoned
+from jsproto.grammar.options import of_text
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Live, Readable, Ticket
 from jsproto.wire.frames import Msg
@@ -61,9 +62,11 @@ class BatchAdvisories(Conversation, Live):
 
         Raises:
          * BadSubjectError: ``stream`` is a bad name.
-         * LocalProtocolError: ``pending_limit`` is less than 1.
+         * LocalProtocolError: ``pending_limit`` is less than 1, or ``batch_id`` is no text.
          * OutboundBufferLimitError, ConnectionClosedError: the outbox refuses the subscription.
         """
+        if batch_id is not None:
+            of_text("batch_id", batch_id)
         if pending_limit < 1:
             raise LocalProtocolError("the limit of a buffer must be at least 1")
         self.stream = stream

@@ -23,7 +23,7 @@ Not here: following a batch's advisories, and trying a whole batch again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from jsproto.api_errors import (
     AtomicPublishIncompleteBatchError,
@@ -33,6 +33,7 @@ from jsproto.api_errors import (
 from jsproto.client.publish.batch import Batch
 from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
 from jsproto.client.publish.message import Message, parts
+from jsproto.client.publish.options import AtomicOptions
 from jsproto.errors import (
     BatchError,
     BatchExpiredError,
@@ -55,6 +56,7 @@ from jsproto.errors import (
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import BATCH_HEADERS, COMMIT_EOB, COMMIT_STORE, batch_head, behind
 from jsproto.grammar.headers import LINE_END, Headers, HeadersLike, encode_headers, status_line
+from jsproto.grammar.options import checked
 from jsproto.grammar.publish_headers import (
     EXPECTED_LAST_MSG_ID,
     EXPECTED_LAST_SEQUENCE,
@@ -63,6 +65,7 @@ from jsproto.grammar.publish_headers import (
     MSG_ID,
 )
 from jsproto.grammar.subjects import check_subject
+from jsproto.grammar.times import seconds
 from jsproto.outbox import Outbox, bulk
 from jsproto.rules.atomic_batch import ATOMIC, CLOSED, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
@@ -70,7 +73,6 @@ from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
-MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured otherwise (FACTS.md F1.7)
 MOST_NAMED: Final = 5  # subjects in a note to an error
 MANY: Final = 1_000  # messages offered to the outbox at once
 FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
@@ -110,31 +112,20 @@ class AtomicBatch(Batch):
         *,
         inbox: str,
         batch_id: str,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: float = 5.0,
         idle_limit: float = SERVER_IDLE_LIMIT,
         draw: Callable[[], bytes] = bytes,
+        **options: Unpack[AtomicOptions],
     ) -> None:
         """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
 
-        * ``max_messages``: how many the server takes in one batch. None leaves the check to the server.
-        * ``ack_first``: wait for the answer to the first message.
-        * ``ack_every``: wait for the answer to each message whose sequence this divides. 0: to none.
-        * ``required_api_level``: a server with a lower API level refuses the batch.
-        * ``ack_timeout``: seconds until an answer that is due counts as missing.
         * ``idle_limit``: seconds of silence after which the server forgets a batch.
         * ``draw``: makes unpredictable text (``Session.draw``). A reader of one reply subject is unable to answer the
           next.
 
         Raises: LocalProtocolError: a value is out of range.
         """
-        if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
-            raise LocalProtocolError(f"max_messages is 1 or more, or None, not {max_messages!r}")
-        if type(ack_every) is not int or ack_every < 0:
-            raise LocalProtocolError(f"ack_every is 0 or more, not {ack_every!r}")
+        asked = checked(AtomicOptions, options)
+        ack_timeout = seconds(asked["ack_timeout"], default=5.0)
         if not (ack_timeout > 0 and idle_limit > 0):
             raise LocalProtocolError("ack_timeout and idle_limit must be greater than 0 seconds")
         check_subject(inbox)
@@ -146,10 +137,10 @@ class AtomicBatch(Batch):
         self._outbox = bulk(outbox)
         self._inbox = inbox
         self._draw = draw
-        self._head = batch_head(batch_id, required_api_level)
-        self._max_messages = max_messages
-        self._ack_first = ack_first
-        self._ack_every = ack_every
+        self._head = batch_head(batch_id, asked["required_api_level"])
+        self._max_messages = asked["max_messages"]
+        self._ack_first = asked["ack_first"]
+        self._ack_every = asked["ack_every"]
         self._ack_timeout = ack_timeout
         self._idle_limit = idle_limit
         self._most = 0

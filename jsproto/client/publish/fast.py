@@ -32,12 +32,13 @@ Not here: that other batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Unpack
 
 from jsproto.api_errors import BatchPublishUnknownBatchIDError
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.publish.batch import Batch
 from jsproto.client.publish.message import Message, parts
+from jsproto.client.publish.options import FastOptions
 from jsproto.client.publish.sent_log import SentLog
 from jsproto.errors import (
     APIError,
@@ -63,10 +64,11 @@ from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
 from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.columns import in_columns
 from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.fast import GAP_MODES, MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
-from jsproto.grammar.fields import checked_word
+from jsproto.grammar.fast import FastOp, check_batch_id, fast_reply_prefix
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import checked
 from jsproto.grammar.subjects import check_subject
+from jsproto.grammar.times import seconds
 from jsproto.outbox import Outbox, bulk
 from jsproto.rules.fast_batch import CLOSED, ENDED, FAST, FastPhase, FastStep
 from jsproto.rules.window import AckWindow
@@ -75,7 +77,6 @@ from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
 NEEDED_VERSION: Final = "2.14"
-DEFAULT_FLOW: Final = 500  # servers grant no more
 SERVER_IDLE_LIMIT: Final = 10.0  # seconds without traffic after which nats-server forgets a batch
 ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a leader (measured: 4 to 8)
 PINGS_PER_TIMEOUT: Final = 10
@@ -111,28 +112,19 @@ class FastPublisher(Batch):
         *,
         inbox: str,
         batch_id: str,
-        gap: GapMode = "fail",
-        flow: int = DEFAULT_FLOW,
-        max_outstanding_acks: int = 2,
-        ack_timeout: float = ACK_TIMEOUT,
         idle_limit: float = SERVER_IDLE_LIMIT,
+        **options: Unpack[FastOptions],
     ) -> None:
         """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
 
-        * ``gap``: what a lost or refused message does to the batch. ``"fail"`` ends it, ``"ok"`` reports it.
-        * ``flow``: the highest rate to ask for, in messages for each acknowledgement, 1 to 65535.
-        * ``max_outstanding_acks``: 1 to 3 (ADR-50).
-        * ``ack_timeout``: seconds until an answer that is due counts as missing.
-        * ``idle_limit``: seconds of silence after which the server forgets a batch.
+        ``idle_limit``: seconds of silence after which the server forgets a batch.
 
         Raises: LocalProtocolError: a value is out of range.
         """
         check_batch_id(batch_id)
-        checked_word("gap", gap, GAP_MODES)
-        if type(flow) is not int or not 1 <= flow <= MAX_FLOW:
-            raise LocalProtocolError(f"flow is 1 to {MAX_FLOW} messages for each acknowledgement, not {flow!r}")
-        if max_outstanding_acks not in (1, 2, 3):
-            raise LocalProtocolError(f"max_outstanding_acks is 1, 2 or 3, not {max_outstanding_acks!r}")
+        asked = checked(FastOptions, options)
+        gap, flow = asked["gap"], asked["flow"]
+        ack_timeout = seconds(asked["ack_timeout"], default=ACK_TIMEOUT)
         if not (ack_timeout > 0 and idle_limit > 0):
             raise LocalProtocolError("ack_timeout and idle_limit must be greater than 0 seconds")
         check_subject(inbox)
@@ -145,7 +137,7 @@ class FastPublisher(Batch):
         self._inbox = inbox
         self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
         self._gap = gap
-        self._window = AckWindow(flow, max_outstanding_acks)
+        self._window = AckWindow(flow, asked["max_outstanding_acks"])
         self._limit = 0
         self._ack_timeout = ack_timeout
         self._ping_every = ack_timeout / PINGS_PER_TIMEOUT

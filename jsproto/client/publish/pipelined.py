@@ -28,11 +28,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import compress, repeat
 from math import inf
-from typing import ClassVar, Final, NoReturn, TypeAlias
+from typing import ClassVar, Final, NoReturn, TypeAlias, Unpack
 
 from jsproto.api_errors import StreamDuplicateMessageConflictError
 from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
 from jsproto.client.publish.message import Message, parts
+from jsproto.client.publish.options import PipelinedOptions
 from jsproto.errors import (
     AsyncPublishError,
     ConnectionClosedError,
@@ -49,13 +50,13 @@ from jsproto.grammar.acks import PubAck, is_plain_ack, parse_plain_acks, parse_p
 from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.consecutive import by_thousands
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import checked
 from jsproto.grammar.subjects import check_subject
+from jsproto.grammar.times import seconds
 from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg, PlainRun
 
-DEFAULT_MAX_PENDING: Final = 4_000
-DEFAULT_MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
 STEPS: Final = 16  # how finely a timeout is looked at
 _AHEAD: Final = 64  # reply subjects drawn ahead, at most
 
@@ -107,27 +108,23 @@ class PipelinedPublisher(Conversation):
         outbox: Outbox,
         *,
         inbox: str,
-        timeout: float = 5.0,
-        max_pending: int = DEFAULT_MAX_PENDING,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
         draw_many: Callable[[int], Sequence[bytes]] = _draw_nothing,
         retry: RetryPolicy = NO_RETRY,
+        **options: Unpack[PipelinedOptions],
     ) -> None:
-        """``inbox``: a subject of this client alone. ``timeout``: seconds until an answer counts as missing.
+        """``inbox``: a subject of this client alone.
 
-        * ``max_pending``: how many messages may wait for answers.
-        * ``max_pending_bytes``: how many bytes of payload may wait. The message that reaches this may go beyond it.
+        * ``max_pending_bytes``: the message that reaches this may go beyond it.
         * ``draw_many``: makes unpredictable texts (``Session.draw_many``). A reader of one reply subject is unable to
           acknowledge the next message. Without it the reply subjects only count.
         * ``retry``: how often a message of ``publish`` is sent again that no stream takes.
 
         Raises: LocalProtocolError: a value is out of range.
         """
+        asked = checked(PipelinedOptions, options)
+        timeout = seconds(asked["timeout"], default=5.0)
         if not timeout > 0:
             raise LocalProtocolError("timeout must be greater than 0 seconds")
-        for name, most in (("max_pending", max_pending), ("max_pending_bytes", max_pending_bytes)):
-            if type(most) is not int or most < 1:
-                raise LocalProtocolError(f"{name} must be an int of at least 1, not {most!r:.100}")
         check_subject(inbox)
         self.sequence = 0
         self.acked = 0
@@ -141,15 +138,15 @@ class PipelinedPublisher(Conversation):
         self._drawn = 0  # the number of the last one that was drawn
         self._sid: int | None = None
         self._timeout = timeout
-        self._max_pending = max_pending
-        self._max_bytes = max_pending_bytes
+        self._max_pending = asked["max_pending"]
+        self._max_bytes = asked["max_pending_bytes"]
         self._bytes = 0
         self._open: dict[bytes, Message | _Promised | _Again] = {}  # by reply subject, oldest first
         self._steps: deque[tuple[float, int]] = deque()  # (when, number): when it began, and what was sent before it
         self._step_ends = -inf  # when a message begins another one
         self._retry = retry
         self._retries: deque[tuple[float, _Again]] = deque()  # (when, message): what is sent again, earliest first
-        self._max_open = max_pending  # less what waits to be sent again
+        self._max_open = self._max_pending  # less what waits to be sent again
         self._failures: list[Failure] = []
         self._failures_bytes = 0
         self._ready = Readable(outbox.completed)

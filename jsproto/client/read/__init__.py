@@ -2,7 +2,7 @@
 
 Where to look:
 
-* The verbs: ``api``. One message: ``single``.
+* The verbs: ``api``, and ``options``. One message: ``single``.
 * Many messages: ``direct`` (from a sequence or time on), ``multi`` (last messages of subjects).
 * Paging: ``page``. Retry: ``retry``. The reader's side: ``buffered_read``, ``read_buffer``.
 * Snapshots: ``snapshot``, and ``subject_list`` for the subjects that a wildcard matches.

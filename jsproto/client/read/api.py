@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from jsproto.client.connection.api import not_available
 from jsproto.client.connection.requests import Question
 from jsproto.client.connection.session import Session
-from jsproto.client.read.direct import DirectBatch, IfDropped
+from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastMessages, checked_few
+from jsproto.client.read.options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
 from jsproto.client.read.single import (
     LEVELS,
     ReadLevel,
@@ -30,12 +31,13 @@ from jsproto.client.read.snapshot import Snapshot
 from jsproto.client.read.subject_list import SubjectList
 from jsproto.errors import UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
-from jsproto.grammar.bodies import dumps
+from jsproto.grammar.bodies import MAX_UINT64, dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.fields import checked_word
+from jsproto.grammar.options import checked, explained, of_range
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name, check_subject
-from jsproto.grammar.times import Instant, Point
+from jsproto.grammar.times import Duration, Instant, seconds
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto.wire.limits import HARD_MAX_PAYLOAD
@@ -121,23 +123,20 @@ class Reads:
             no_responders=partial(no_direct_get, stream),
         )  # fmt: skip
 
+    @explained(BatchOptions, PageOptions)
     def get_batch(
         self,
         stream: str,
         *,
         now: float,
-        seq: int | None = None,
-        start_time: Instant | None = None,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
-        if_dropped: IfDropped = "skip",
         at_least: int = 0,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[BatchOptions],
     ) -> DirectBatch:
-        """Read a stream from a sequence, or a time, on. ``DirectBatch`` has the arguments and how the read fails.
+        """Read a stream from a sequence, or a time, on. ``DirectBatch`` has how the read fails.
 
-        ``max_bytes``: of one page. ``timeout``: seconds of silence.
+        ``at_least``: a sequence. Before it the end is believed of the stream's leader alone. ``timeout``: seconds of
+        silence, or a timedelta.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
@@ -146,59 +145,54 @@ class Reads:
         self.need_batches()
         return DirectBatch(
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
-            draw=self.session.draw, now=now, seq=seq,
-            start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped, at_least=at_least,
-            max_bytes=max_bytes, timeout=self._limit(timeout),
+            draw=self.session.draw, now=now, at_least=of_range(0, MAX_UINT64)("at_least", at_least),
+            timeout=seconds(timeout, default=self.timeout), **checked(BatchOptions, options),
         )  # fmt: skip
 
+    @explained(LastOptions, PageOptions)
     def get_last_msgs_for(
         self,
         stream: str,
         subjects: str | Iterable[str],
         *,
         now: float,
-        batch: int | None = None,
-        up_to_seq: int | None = None,
-        up_to_time: Instant | None = None,
-        max_bytes: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[LastOptions],
     ) -> LastMessages | Snapshot:
         """Read the last message of each of up to 1,024 subjects, in the order of the stream.
 
         With ``up_to_seq`` or ``up_to_time`` up to there, see ``LastMessages``. Else what the server that answers has,
-        see ``Snapshot``. ``batch``: at most so many messages. ``max_bytes``: of one page. ``timeout``: seconds.
+        see ``Snapshot``. ``timeout``: seconds, or a timedelta.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
             LocalProtocolError: an argument is out of its range.
         """
         self.need_batches()
-        few = checked_few(subjects)
-        if up_to_seq is None and up_to_time is None:
+        few, asked, limit = checked_few(subjects), checked(LastOptions, options), seconds(timeout, default=self.timeout)
+        if asked["up_to_seq"] is None and asked["up_to_time"] is None:
             return Snapshot(
-                self, check_name(stream), few, now=now, most=batch, at_once=True, max_bytes=max_bytes,
-                timeout=self._limit(timeout),
+                self, check_name(stream), few, now=now, most=asked["batch"], at_once=True,
+                max_bytes=asked["max_bytes"], timeout=limit,
             )  # fmt: skip
         return LastMessages(
             self.session, check_name(stream), few, api=self.api, inbox=self.session.new_inbox(),
-            draw=self.session.draw, now=now, batch=batch,
-            up_to_seq=up_to_seq, up_to_time=up_to_time, max_bytes=max_bytes, timeout=self._limit(timeout),
+            draw=self.session.draw, now=now, timeout=limit, **asked,
         )  # fmt: skip
 
+    @explained(SnapshotOptions, PageOptions)
     def snapshot(
         self,
         stream: str,
         subjects: str | Iterable[str],
         *,
         now: float,
-        at: Point | None = None,
-        max_bytes: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[SnapshotOptions],
     ) -> Ticket[Snapshot]:
         """Read the last message of any number of subjects, at one sequence or time. The ticket takes the ``Snapshot``.
 
-        ``at``: a sequence (an int), or a datetime with a time zone. ``max_bytes``: of one page. ``timeout``: seconds
-        for each step.
+        ``timeout``: seconds for each step, or a timedelta.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
@@ -206,8 +200,9 @@ class Reads:
         """
         self.need_batches()
         read = Snapshot(
-            self, check_name(stream), subjects, now=now, at=at, max_bytes=max_bytes, timeout=self._limit(timeout)
-        )
+            self, check_name(stream), subjects, now=now, timeout=seconds(timeout, default=self.timeout),
+            **checked(SnapshotOptions, options),
+        )  # fmt: skip
         return self.session.scripts.bring(read.whole())
 
     def subjects(

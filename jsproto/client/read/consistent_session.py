@@ -28,12 +28,12 @@ Not here: how an answer proves that it is fresh (``consistency``), reads of many
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack, get_args
 
 from jsproto.client.read.consistency import ConsistentReads
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
 from jsproto.client.read.single import direct_request, selection
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import LocalProtocolError, WrongTypeError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.fields import checked_word
@@ -41,12 +41,13 @@ from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
-from jsproto.grammar.times import Instant
+from jsproto.grammar.times import Instant, seconds
 from jsproto.rules.consistent_read import ReadPhase
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
+    from jsproto.client.publish.options import AcknowledgedOptions
 
 SessionLevel: TypeAlias = Literal["direct", "leader", "mirror"]
 """Which server a session asks first: any replica, the stream's leader, or a mirror of the stream."""
@@ -81,10 +82,12 @@ class ConsistentSession:
             LocalProtocolError: ``level`` is no level, or a name in ``mirrors`` is no name of a stream.
         """
         self.js = js
-        known = SessionToken.from_bytes(token) if isinstance(token, bytes) else token or SessionToken()
+        known = SessionToken() if token is None else _known(token)
+        if mirrors is not None and not isinstance(mirrors, Mapping):
+            raise WrongTypeError(f"mirrors must be a mapping of streams to mirrors, not {mirrors!r:.100}")
         self._mirrors = {check_name(name): check_name(mirror) for name, mirror in (mirrors or {}).items()}
         self.level: SessionLevel = _checked(level)
-        self._timeout = js.timeout if timeout is None else timeout
+        self._timeout = seconds(timeout, default=js.timeout)
         self._reads = ConsistentReads(js, known)
 
     # -- what it knows -------------------------------------------------------------------------------------------------
@@ -105,6 +108,8 @@ class ConsistentSession:
         Raises:
             LocalProtocolError: ``ack.stream`` is no name of a stream.
         """
+        if not isinstance(ack, PubAck):
+            raise WrongTypeError(f"ack must be the PubAck of a publish, not {ack!r:.100}")
         if ack.seq:
             self._reads.known.token = self.token.after_write(check_name(ack.stream), ack.seq)
 
@@ -117,6 +122,7 @@ class ConsistentSession:
         Raises:
             LocalProtocolError: one of them cannot be.
         """
+        check_name(stream)
         seen = [] if timestamp is None else [StreamPosition(stream, seq, None, timestamp)]
         SessionToken({stream: (0, seq)}, seen)  # which checks them
         self._reads.known.saw(stream, seq, timestamp)
@@ -127,17 +133,23 @@ class ConsistentSession:
         Raises:
             BadTokenError: the bytes are no token.
         """
-        other = SessionToken.from_bytes(token) if isinstance(token, bytes) else token
-        self._reads.known.merge(other)
+        self._reads.known.merge(_known(token))
 
     def forget(self, stream: str) -> None:
         """Remove ``stream`` from the token: it was deleted and created again, or came back shorter.
 
         This is the way out of StreamRecreatedError and StreamRolledBackError. Reads show the stream as it is now.
         """
-        self._reads.known.forget(stream)
+        self._reads.known.forget(check_name(stream))
 
-    def publish(self, subject: str, payload: bytes = b"", *, now: float, **options: Any) -> Ticket[PubAck]:
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        now: float,
+        **options: Unpack[AcknowledgedOptions],
+    ) -> Ticket[PubAck]:
         """``JetStream.publish``, and ``record`` its acknowledgement.
 
         Raises:
@@ -145,7 +157,8 @@ class ConsistentSession:
             LocalProtocolError: see ``JetStream.publish``.
         """
         self._reads.check_open()
-        return self.js.session.run(self._recorded(self.js.publish(subject, payload, now=now, **options)))
+        ticket = self.js.publish(subject, payload, now=now, **options)
+        return self.js.session.run(self._recorded(ticket))
 
     def _recorded(self, ticket: Ticket[PubAck]) -> Generator[Ticket[Any], Any, PubAck]:
         ack: PubAck = yield ticket
@@ -278,6 +291,12 @@ class ConsistentSession:
 
     def _level(self, level: SessionLevel | None) -> SessionLevel:
         return self.level if level is None else _checked(level)
+
+
+def _known(token: SessionToken | bytes) -> SessionToken:
+    if not isinstance(token, SessionToken | bytes):
+        raise WrongTypeError(f"token must be a SessionToken, or the bytes of one, not {token!r:.100}")
+    return SessionToken.from_bytes(token) if isinstance(token, bytes) else token
 
 
 def _checked(level: SessionLevel) -> SessionLevel:

@@ -35,11 +35,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastAnswer, checked_subjects
+from jsproto.client.read.options import AnswerOptions
 from jsproto.client.read.page import PAGE_BYTES, check_bounds
 from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
@@ -461,7 +462,7 @@ class Snapshot(Live):
         if self._closed:
             raise IncompleteBatchError("the reader was closed", 0)
 
-    def _answer(self, group: Sequence[str], **options: Any) -> LastAnswer:
+    def _answer(self, group: Sequence[str], **options: Unpack[AnswerOptions]) -> LastAnswer:
         """Ask for the last messages of ``group``."""
         self._check_open()
         answer = LastAnswer(

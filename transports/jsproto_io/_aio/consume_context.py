@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from jsproto.client.consume.schedule import Job
 from jsproto.client.consume.work import ConsumerWork
 from jsproto.errors import Error, LocalProtocolError
+from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.engine import ends
 from jsproto_io._aio.workers import Workers
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
 from jsproto_io._state.consume_context import ConsumeContextBase
 
 if TYPE_CHECKING:

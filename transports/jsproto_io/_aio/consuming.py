@@ -6,7 +6,7 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -14,22 +14,30 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.fetch import Fetch
-from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED, check_missed
 from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
-from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
+from jsproto.client.consume.options import (
+    ConsumeOptions,
+    FetchOptions,
+    PrefetchOptions,
+    PriorityOptions,
+    PullBindOptions,
+    PullSubscribeOptions,
+    SilenceOptions,
+)
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.errors import Error, LocalProtocolError
+from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause, ConsumerReset
-from jsproto.grammar.times import Until
+from jsproto.grammar.options import checked, explained, of_call, split
+from jsproto.grammar.times import Until, seconds
 from jsproto_io._aio.consume_context import ConsumeContext, ErrorCallback, JobCallback
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.engine import ends
 from jsproto_io._aio.managing import InfoLister
 from jsproto_io._aio.taking import Iterates
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
 from jsproto_io._state.consuming import ConsumerNames, PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
@@ -178,13 +186,13 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
         self._owned = owned
         self._connection = connection
 
+    @explained(FetchOptions)
     async def fetch(
         self,
         batch: int = 1,
         *,
         timeout: Timeout | None = None,
-        max_bytes: int | None = None,
-        heartbeat: Timeout | None = None,
+        **options: Unpack[FetchOptions],
     ) -> list[JSMsg]:
         """Wait for messages and take them.
 
@@ -193,9 +201,6 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
         Args:
             batch: the most messages to return.
             timeout: seconds, or a timedelta. None: the ``timeout`` of ``jetstream()``.
-            max_bytes: the most bytes of the messages together. None: no limit.
-            heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. None: 5 s for a fetch
-                of 10 s or more, else no heartbeats. 0: no heartbeats.
 
         Returns:
             The messages, none when nothing came in time.
@@ -213,7 +218,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
             ConnectionLostError: the connection is lost, or was lost and was not back within ``timeout``.
         """
         limit = seconds(timeout, default=self._timeout)
-        verb = self._begin(batch, limit, max_bytes, heartbeat)
+        verb = self._begin(batch, limit, options)
         return await self._collect(await self._connection._call_with_room(verb, limit=limit))
 
     async def fetch_no_wait(
@@ -231,48 +236,31 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
         verb = self._begin_no_wait(batch, limit, max_bytes)
         return await self._collect(await self._connection._call_with_room(verb, limit=limit))
 
+    @explained(PrefetchOptions)
     def messages(
         self,
-        *,
-        max_msgs: int | None = None,
-        max_bytes: int | None = None,
-        threshold: int | None = None,
-        expires: Timeout = DEFAULT_EXPIRES,
-        heartbeat: Timeout | None = None,
+        **options: Unpack[PrefetchOptions],
     ) -> PullMessages:
         """Take messages as they come, without end. Tasks that each call this share the messages.
 
         More messages are requested when those that are buffered or requested have fallen to ``threshold``.
 
         Args:
-            max_msgs: messages that may be buffered or requested, 500 unless given. Not together with ``max_bytes``.
-            max_bytes: bytes that may be buffered or requested.
-            threshold: the level for the next request. None: half of ``max_msgs`` or ``max_bytes``.
-            expires: how long one request waits at the server, in seconds or as a timedelta.
-            heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. 0: no
-                heartbeats, and a request that was lost is made again a second after it must have expired.
+            options: those below.
 
         Raises:
             LocalProtocolError: a fetch is under way, or others share the messages with other values.
         """
-        started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
-        return PullMessages(self, max_msgs, started)
+        started = self._connection._call(self._start(options))
+        return PullMessages(self, options.get("max_msgs"), started)
 
+    @explained(ConsumeOptions, PrefetchOptions)
     def consume(
         self,
         callback: JobCallback,
         *,
-        concurrency: int = 1,
-        key: Callable[[JSMsg], Hashable] | None = None,
-        retry_delay: Timeout | None = None,
-        term_on: type[BaseException] | tuple[type[BaseException], ...] = (),
         on_error: ErrorCallback | None = None,
-        working: bool = False,
-        max_msgs: int | None = None,
-        max_bytes: int | None = None,
-        threshold: int | None = None,
-        expires: Timeout = DEFAULT_EXPIRES,
-        heartbeat: Timeout | None = None,
+        **options: Unpack[ConsumeOptions],
     ) -> ConsumeContext:
         """Call ``callback`` with messages as they come, without end (ADR-37). It returns at once.
 
@@ -282,40 +270,18 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
 
         Args:
             callback: called with a message, in a task of the connection.
-            concurrency: how many callbacks may run at once.
-            key: called with a message, returns its key. Messages of one key are worked on one after the other, in the
-                order of the stream. When one of them is to come again, those after it wait for it. It only looks at
-                the message, since the connection waits meanwhile. None: no order.
-            retry_delay: seconds, or a timedelta, until a message comes again whose callback raised. None: the
-                consumer's ``backoff`` for that delivery, or a second.
-            term_on: classes of exceptions after which the message does not come again (term). The name of the class and
-                the text of the exception are the reason in the server's advisory.
             on_error: called with the message and the exception after the callback has raised. It may settle the message
                 itself.
-            working: report work in progress while a message is worked on or waits for its key, so that it does not come
-                again after ``ack_wait``.
-            max_msgs: messages that may be buffered or requested. As many again may wait for their keys. None: four for
-                each callback that may run, and 16 at least. Not together with ``max_bytes``.
-            max_bytes: as in ``messages()``.
-            threshold: as in ``messages()``.
-            expires: as in ``messages()``.
-            heartbeat: as in ``messages()``.
+            options: as many messages again as ``max_msgs`` may wait for their keys.
 
         Raises:
             LocalProtocolError: an argument is impossible, a fetch is under way, or ``messages()`` or ``consume()`` is
                 at work.
         """
-        given: dict[str, Any] = {"callback": callback, "key": key, "on_error": on_error}
-        for name, value in given.items():
-            if not callable(value) and (value is not None or name == "callback"):
-                raise LocalProtocolError(f"{name} must be callable, not {type(value).__name__}")
-        keywords: dict[str, Any] = {
-            "concurrency": concurrency, "key": key, "term_on": term_on, "working": working,
-            "retry_delay": seconds(retry_delay, "retry_delay"), "max_msgs": max_msgs, "max_bytes": max_bytes,
-            "threshold": threshold, "expires": seconds(expires, "expires", default=DEFAULT_EXPIRES),
-            "heartbeat": seconds(heartbeat, "heartbeat"),
-        }  # fmt: skip
-        core = self._connection._call(self._consume(self._js, self._config, keywords))
+        of_call("callback", callback)
+        if on_error is not None:
+            of_call("on_error", on_error)
+        core = self._connection._call(self._consume(self._js, self._config, options))
         context = ConsumeContext(self, core, callback, on_error)
         self._connection._serving.add(context)
         context._start_worker()
@@ -634,6 +600,7 @@ class Consuming:
             lambda now: self._core.unpin_consumer(stream, consumer, group, now=now, timeout=limit), limit
         )
 
+    @explained(PriorityOptions, SilenceOptions)
     async def pull_subscribe(
         self,
         subject: str | None = None,
@@ -641,13 +608,8 @@ class Consuming:
         *,
         stream: str | None = None,
         config: ConsumerConfig | None = None,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
         delete_consumer: bool | None = None,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
-        **options: Unpack[ConsumerOptions],
+        **options: Unpack[PullSubscribeOptions],
     ) -> PullSubscription:
         """Pull from a consumer, which is found or created (ADR-15).
 
@@ -661,41 +623,34 @@ class Consuming:
                 subscription alone. A user who may neither look it up nor create it can pull from it all the same.
             stream: the stream's name. None: the stream of ``subject``.
             config: the configuration of a new consumer. A consumer that exists must have it.
-            group: the priority group to pull in.
-            min_pending: under the policy "overflow", how many messages must wait for delivery before this client gets
-                any.
-            min_ack_pending: under the policy "overflow", how many must wait for acknowledgements. When both are given,
-                either will do.
-            priority: under the policy "prioritized", 0 (the first to get messages) to 9.
             delete_consumer: whether the end of the subscription deletes a consumer that it created. None: unless it is
                 durable.
-            heartbeats_missed: after how many intervals without a heartbeat the consumer counts as silent.
-            options: fields of ConsumerConfig, as ``config``. Durations are seconds or timedeltas.
+            options: those below, and fields of ConsumerConfig, as ``config``. Durations are seconds or timedeltas.
 
         Raises:
             NoMatchingStreamError: no stream, or more than one, has ``subject``.
             BindError: the consumer that exists is another one than asked for. Most differences have a subclass.
         """
-        check_missed(heartbeats_missed)
-        place = Priority(group, min_pending, min_ack_pending, priority)
-        wanted = SubscriptionSpec(subject, stream, durable, pull=True, options=options, base=config, place=place)
+        place, others = split(PriorityOptions, options)
+        silence, fields = split(SilenceOptions, others)
+        wanted = SubscriptionSpec(
+            subject, stream, durable, pull=True, options=fields, base=config, place=Priority(**place)
+        )
+        silence = checked(SilenceOptions, silence)
         bound = await self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now), self._core.timeout)
         owned = bound.created and (wanted.durable is None if delete_consumer is None else delete_consumer)
-        return self._pull(bound.info, place, heartbeats_missed, owned=owned)
+        return self._pull(bound.info, wanted.place, silence, owned=owned)
 
+    @explained(PriorityOptions, SilenceOptions)
     async def pull_subscribe_bind(
         self,
         consumer: str,
         stream: str,
         *,
         timeout: Timeout | None = None,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
+        **options: Unpack[PullBindOptions],
     ) -> PullSubscription:
-        """Pull from a consumer that exists. The other keywords are those of ``pull_subscribe``.
+        """Pull from a consumer that exists.
 
         A user who may not look it up can pull from it all the same. So can everybody while nobody answers the look-up.
 
@@ -709,20 +664,18 @@ class Consuming:
             PushBasedError: it is a push consumer.
             ConfigMismatchError: the consumer has no such group.
         """
-        check_missed(heartbeats_missed)
-        place = Priority(group, min_pending, min_ack_pending, priority)
+        place, others = split(PriorityOptions, options)
+        taken, silence = Priority(**place), checked(SilenceOptions, others)
         limit = seconds(timeout, default=self._core.timeout)
         info = await self._connection._ask(
-            lambda now: self._core.find_pull(stream, consumer, place, now=now, timeout=limit), limit
+            lambda now: self._core.find_pull(stream, consumer, taken, now=now, timeout=limit), limit
         )
-        return self._pull(info, place, heartbeats_missed)
+        return self._pull(info, taken, silence)
 
     def _pull(
-        self, info: ConsumerInfo, place: Priority, heartbeats_missed: float, *, owned: bool = False
+        self, info: ConsumerInfo, place: Priority, silence: SilenceOptions, *, owned: bool = False
     ) -> PullSubscription:
         core = self._connection._call(
-            lambda now: self._core.pull_consumer(
-                info, JSMsg, facade=self._connection, priority=place, heartbeats_missed=heartbeats_missed
-            )
+            lambda now: self._core.pull_consumer(info, JSMsg, facade=self._connection, priority=place, **silence)
         )
         return PullSubscription(core, info.config, self._core, self._connection, owned=owned)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from jsproto.errors import MessageNotFoundError
 from jsproto.grammar.counters import CounterEntry, counter_value, parse_counter
+from jsproto.grammar.subjects import check_name
 from jsproto_io._state.common import Timeout
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Counts:
         Args:
             stream: the stream's name.
         """
-        return Counter(cast("JetStream", self), stream)
+        return Counter(cast("JetStream", self), check_name(stream))
 
 
 class Counter:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jsproto.client.consume.dead_letters import DeadLetterSpec
+from jsproto.grammar.times import seconds
 from jsproto_io._aio.consume_context import ConsumeContext
 from jsproto_io._aio.consuming import JSMsg, PullSubscription
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream as CoreJetStream

@@ -14,7 +14,8 @@ from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.manage.pages import Pages
 from jsproto.grammar.account import AccountInfo
 from jsproto.grammar.config import StreamConfig, StreamInfo, StreamOptions
-from jsproto_io._state.common import Timeout, seconds, stream_config, warn_of_async_persistence
+from jsproto.grammar.times import seconds
+from jsproto_io._state.common import Timeout, stream_config, warn_of_async_persistence
 from jsproto_io._state.managing import InfoListerBase
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPubl
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.times import seconds
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
 from jsproto_io._aio.taking import Iterates
-from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
+from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk
 from jsproto_io._state.keywords import PublishKeywords, merged_headers
 from jsproto_io._state.last_look import Limit
 from jsproto_io._state.publishing import (
@@ -203,6 +204,8 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         """
         if options:
             headers = merged_headers(self._connection._session, subject, payload, headers, options)
+        if wait_stall is not None:
+            seconds(wait_stall, "wait_stall")
         pending = self._publish_at_once(subject, payload, headers)
         return pending or await self._publish_with_room(subject, payload, headers, wait_stall)
 

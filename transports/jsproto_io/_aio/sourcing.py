@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.connection.message_buffer import BufferOptions
+from jsproto.client.consume.options import SourceOptions
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
-from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.position import StreamPosition
+from jsproto.grammar.options import explained
+from jsproto.grammar.times import seconds
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._aio.extras import call_back
 from jsproto_io._aio.taking import Iterates
-from jsproto_io._state.common import MAX_POP, Timeout, seconds
+from jsproto_io._state.common import MAX_POP, Timeout
 from jsproto_io._state.sourcing import SourcingSubscriptionBase, leave
 
 if TYPE_CHECKING:
@@ -32,17 +33,14 @@ class Sources:
     _core: CoreJetStream
     _connection: Connection
 
+    @explained(SourceOptions, BufferOptions)
     async def source(
         self,
         stream: str,
         consumer: str,
         *,
-        config: ConsumerConfig | None = None,
-        position: int | StreamPosition = 0,
-        identity: str | None = None,
         timeout: Timeout | None = None,
-        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+        **options: Unpack[SourceOptions],
     ) -> SourcingSubscription:
         """Be the sourcing end of a consumer with ``ack_policy="flow_control"``, from server 2.14 on.
 
@@ -53,14 +51,7 @@ class Sources:
         Args:
             stream: the stream's name.
             consumer: the consumer's name.
-            config: the configuration to create it with, if it is not there. None: it must be there.
-            position: up to where the sink has stored all, as ``position_of`` the last message. 0: nothing. With a
-                sequence alone a stream that came back shorter is noticed only until it has grown beyond.
-            identity: that of the stream which the sink knows, beside a sequence alone. Of another stream all is copied
-                from its beginning.
             timeout: seconds, or a timedelta, in which the consumer must deliver here. None: that of ``jetstream()``.
-            pending_msgs_limit: messages that may wait to be taken.
-            pending_bytes_limit: bytes that may wait to be taken.
 
         Raises:
             ConsumerNotFoundError: there is no such consumer, and no ``config``.
@@ -74,12 +65,10 @@ class Sources:
         limit, connection = seconds(timeout, default=self._core.timeout), self._connection
         core = await connection._call_with_room(
             lambda now: self._core.source(
-                stream, consumer, config=config, position=position, identity=identity, within=limit, now=now,
-                message_class=JSMsg, facade=connection, pending_msgs_limit=pending_msgs_limit,
-                pending_bytes_limit=pending_bytes_limit,
+                stream, consumer, within=limit, now=now, message_class=JSMsg, facade=connection, **options
             ),
             limit=limit,
-        )  # fmt: skip
+        )
         subscription = SourcingSubscription(core, self._core, connection)
         try:
             await connection._wait(core.ready())

@@ -11,14 +11,20 @@ from functools import partial
 from typing import Final, TypeVar, Unpack
 
 from jsproto.client.connection.drain import end
-from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
 from jsproto.client.copy.target import CopyDelivery
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.client.publish.atomic import MAX_MESSAGES
-from jsproto.client.publish.fast import DEFAULT_FLOW
 from jsproto.client.publish.fast import FastPublisher as CoreFastPublisher
-from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES
+from jsproto.client.publish.options import (
+    DEFAULT_MAX_PENDING,
+    AtomicBatchOptions,
+    AtomicOptions,
+    BatchIdOptions,
+    FastBatchOptions,
+    FastOptions,
+    PipelinedOptions,
+)
 from jsproto.client.publish.tracing import TraceCollector as CoreTraceCollector
 from jsproto.errors import (
     ConnectionClosedError,
@@ -29,8 +35,10 @@ from jsproto.errors import (
 )
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import checked, explained, of_count
+from jsproto.grammar.subjects import check_name
+from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._blocking.atomic import AtomicBatch
@@ -48,9 +56,9 @@ from jsproto_io._blocking.sessions import Sessions
 from jsproto_io._blocking.sourcing import Sources
 from jsproto_io._blocking.subscribing import Subscribes
 from jsproto_io._blocking.tracing import TraceCollector
-from jsproto_io._state.common import MAX_POP, Timeout, seconds
+from jsproto_io._state.common import MAX_POP, Timeout, check_iterable
 from jsproto_io._state.hints import NamesOfNatsPy
-from jsproto_io._state.keywords import AtomicOptions, PublishKeywords, atomic_options, merged_headers, publish_options
+from jsproto_io._state.keywords import PublishKeywords, merged_headers, publish_options
 from jsproto_io._state.last_look import Limit
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
@@ -153,14 +161,14 @@ class Connection(Engine):
             self,
         )
 
+    @explained(BufferOptions)
     def subscribe(
         self,
         subject: str,
         *,
         queue: str | None = None,
         cb: Callable[[Message], object] | None = None,
-        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+        **options: Unpack[BufferOptions],
     ) -> Subscription:
         """Subscribe to the messages of a subject.
 
@@ -172,8 +180,6 @@ class Connection(Engine):
             queue: the name of a queue group. Each message goes to one of its members.
             cb: called with each message, one at a time and in their order. An exception is the event CallbackFailed,
                 and the next message follows.
-            pending_msgs_limit: messages that may wait to be taken.
-            pending_bytes_limit: bytes that may wait to be taken.
 
         Raises:
             BadSubjectError: ``subject`` or ``queue`` cannot be sent.
@@ -182,16 +188,7 @@ class Connection(Engine):
         if cb is not None and not callable(cb):
             raise LocalProtocolError(f"cb must be callable, or None, not {type(cb).__name__}")
         subscription = Subscription(
-            self._call(
-                lambda now: CoreSubscription(
-                    self._session,
-                    subject,
-                    queue=queue,
-                    pending_msgs_limit=pending_msgs_limit,
-                    pending_bytes_limit=pending_bytes_limit,
-                )
-            ),
-            self,
+            self._call(lambda now: CoreSubscription(self._session, subject, queue=queue, **options)), self
         )
         if cb is not None:
             subscription._serve(cb)
@@ -318,6 +315,7 @@ class Connection(Engine):
                 as during an election (ADR-22). None: 2. -1: until its timeout.
             retry_wait: the pause before each of them, in seconds or as a timedelta. None: 0.25.
         """
+        of_count("publish_async_max_pending", publish_async_max_pending)
         core = CoreJetStream(
             self._session, domain=domain, prefix=prefix, timeout=seconds(timeout), retry_attempts=retry_attempts,
             retry_wait=seconds(retry_wait, "retry_wait"),
@@ -492,6 +490,8 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
             LocalProtocolError: the arguments contradict each other.
         """
         limit = seconds(timeout, default=self._core.timeout)
+        check_name(stream)
+        check_name(consumer, "consumer")
         if to is not None and not isinstance(to, JetStream):
             raise LocalProtocolError(f"to is the JetStream of the target, such as other.jetstream(), not {to!r:.100}")
         return StreamCopy(self, to or self, (stream, consumer, target), config, delivery, marker, prefix, limit)
@@ -583,6 +583,8 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         Raises:
             TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
+        if wait_stall is not None:
+            seconds(wait_stall, "wait_stall")
         if options:
             headers = merged_headers(self._connection._session, subject, payload, headers, options)
         pending = self._pipelined._publish_at_once(subject, payload, headers)
@@ -604,12 +606,10 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         """
         self._pipelined.flush(timeout=timeout)
 
+    @explained(PipelinedOptions)
     def async_publisher(
         self,
-        *,
-        timeout: Timeout | None = None,
-        max_pending: int = DEFAULT_MAX_PENDING,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        **options: Unpack[PipelinedOptions],
     ) -> PipelinedPublisher:
         """Publish with an acknowledgement for each message, many of them under way.
 
@@ -617,16 +617,9 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         sides.
 
         Args:
-            timeout: seconds, or a timedelta, after which an acknowledgement counts as missing.
-            max_pending: messages that may be without an acknowledgement.
-            max_pending_bytes: payload bytes that may be without an acknowledgement.
+            options: those below.
         """
-        limit = seconds(timeout)
-        core = self._connection._call(
-            lambda now: self._core.async_publisher(
-                timeout=limit, max_pending=max_pending, max_pending_bytes=max_pending_bytes
-            )
-        )
+        core = self._connection._call(lambda now: self._core.async_publisher(**options))
         return PipelinedPublisher(core, self._connection)
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
@@ -646,65 +639,45 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         core = self._connection._call(lambda now: self._core.batch_advisories(stream, batch_id))
         return BatchAdvisories(core, self._connection)
 
+    @explained(FastOptions, BatchIdOptions)
     def fast_publisher(
         self,
-        *,
-        gap: GapMode = "fail",
-        flow: int = DEFAULT_FLOW,
-        max_outstanding_acks: int = 2,
-        batch_id: str | None = None,
-        ack_timeout: Timeout | None = None,
+        **options: Unpack[FastBatchOptions],
     ) -> FastPublisher:
         """A new fast-ingest batch (ADR-50). The stream needs ``allow_batched``, the server must be 2.14 or later.
 
         Args:
-            gap: "fail" ends the batch at the first lost or refused message. "ok" reports it as an event and goes on.
-            flow: the most messages for each acknowledgement, 1 to 65535. The server may choose fewer.
-            max_outstanding_acks: acknowledgements that may be missing before publishing waits, 1 to 3.
-            batch_id: up to 64 characters without dots. None: one is made up.
-            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing. None: 10 s.
+            options: those below.
 
         Raises:
             LocalProtocolError: an argument is out of its range. The verbs raise what ``FastPublisher`` lists.
         """
-        limit = seconds(ack_timeout, "ack_timeout")
-        core = self._connection._call(
-            lambda now: self._core.fast_publisher(
-                gap=gap, flow=flow, max_outstanding_acks=max_outstanding_acks, batch_id=batch_id, ack_timeout=limit
-            )
-        )
+        core = self._connection._call(lambda now: self._core.fast_publisher(**options))
         return FastPublisher(core, self._connection)
 
-    def atomic_batch(self, **options: Unpack[AtomicOptions]) -> AtomicBatch:
+    @explained(AtomicOptions, BatchIdOptions)
+    def atomic_batch(self, **options: Unpack[AtomicBatchOptions]) -> AtomicBatch:
         """A new atomic batch (ADR-50). The stream needs ``allow_atomic``, the server must be 2.12 or later.
 
         Args:
-            batch_id: up to 64 characters without dots. None: one is made up.
-            max_messages: what the server takes, 1000 unless it is configured otherwise. None: the server alone checks.
-            ack_first: wait until the server has accepted the first message (the default). False: an error shows at the
-                commit.
-            ack_every: wait for an answer after so many messages. 0 (the default): for no further answers.
-            required_api_level: the API level that the server must have, or refuse the batch.
-            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing. None: the
-                ``timeout`` of ``jetstream()``.
+            options: those below.
 
         Raises:
             LocalProtocolError: an argument is out of its range. The verbs raise what ``AtomicBatch`` lists.
         """
-        wanted = atomic_options(options)
-        core = self._connection._call(lambda now: self._core.atomic_batch(**wanted))
+        core = self._connection._call(lambda now: self._core.atomic_batch(**options))
         return AtomicBatch(core, self._connection)
 
+    @explained(AtomicOptions, BatchIdOptions)
     def publish_batch(
         self,
         messages: Messages,
-        **options: Unpack[AtomicOptions],
+        **options: Unpack[AtomicBatchOptions],
     ) -> PubAck:
         """Store all of ``messages`` in one atomic batch, or none of them (ADR-50).
 
         All are collected before the first is sent, and the last one commits. An iterator is read up to one message more
-        than ``max_messages``. To try a second time after an error, give a list. The other keywords are those of
-        ``atomic_batch``.
+        than ``max_messages``. To try a second time after an error, give a list.
 
         Args:
             messages: each is ``(subject, payload)`` or ``(subject, payload, headers)``. ``MessageColumns`` are cheaper.
@@ -717,9 +690,10 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
             LocalProtocolError: the messages cannot be a batch. Nothing is stored.
             Error: otherwise as in ``AtomicBatch.commit``.
         """
-        wanted = atomic_options(options)
-        collected = collect_messages(messages, options.get("max_messages", MAX_MESSAGES))
-        return self._connection._ask(lambda now: self._core.publish_batch(collected, now=now, **wanted))
+        asked = checked(AtomicBatchOptions, options)
+        check_iterable(messages)
+        collected = collect_messages(messages, asked["max_messages"])
+        return self._connection._ask(lambda now: self._core.publish_batch(collected, now=now, **asked))
 
 
 class FastPublisher(FastPublisherBase, PublishesMany, Managed):

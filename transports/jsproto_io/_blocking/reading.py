@@ -10,15 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.client.read.direct import IfDropped
 from jsproto.client.read.multi import checked_subjects
+from jsproto.client.read.options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
 from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.fields import check_count
+from jsproto.grammar.options import explained
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.times import Instant, Point
+from jsproto.grammar.times import seconds
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.extras import BatchIterator
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
 from jsproto_io._state.keywords import ReadOptions
 from jsproto_io._state.sessions import ConsistentSessionBase
 from jsproto_io._state.shared import StoredBatch
@@ -102,34 +104,23 @@ class Reads:
         verb = partial(self._core.get_data, stream, seq, timeout=limit, **options)
         return self._connection._ask(lambda now: verb(now=now), limit)
 
+    @explained(BatchOptions, PageOptions)
     def get_batch(
         self,
         stream: str,
         *,
-        seq: int | None = None,
-        start_time: Instant | None = None,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
-        if_dropped: IfDropped = "skip",
         timeout: Timeout | None = None,
+        **options: Unpack[BatchOptions],
     ) -> BatchReader:
         """Read messages of a stream to its end by Direct Get (ADR-31).
 
         The stream needs ``allow_direct``, the server must be 2.11 or later. No message is left out that is there from
         beginning to end, up to where the read ends; a replica that lags may end it early. An end is confirmed by the
         stream's leader, unless one replica has shown all messages. Answers of mirrors are not accepted.
+        About twice ``max_bytes`` are buffered.
 
         Args:
             stream: the stream's name.
-            seq: the first sequence to read. None: the first of the stream.
-            start_time: read what was stored at this time or later: nanoseconds since the epoch, or a datetime with a
-                time zone.
-            subject: only messages that match it. Wildcards are allowed.
-            batch: the most messages to read. None: all.
-            max_bytes: bytes to request at once. About twice as many are buffered. None: 8 MiB.
-            if_dropped: "error" raises MessagesDroppedError when limits or a purge removed the next messages. "skip"
-                continues with the rest.
             timeout: seconds, or a timedelta. None: that of ``jetstream()``. After so long a silence the missing
                 messages are requested again, after another one the read fails.
 
@@ -139,29 +130,17 @@ class Reads:
             StreamRecreatedError: the stream was deleted and created again between two pages.
             UnsupportedByServerError: the server is older than 2.11.
         """
-        verb = partial(
-            self._core.get_batch,
-            stream,
-            seq=seq,
-            start_time=start_time,
-            subject=subject,
-            batch=batch,
-            max_bytes=max_bytes,
-            if_dropped=if_dropped,
-            timeout=seconds(timeout),
-        )
+        verb = partial(self._core.get_batch, stream, timeout=timeout, **options)
         return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
 
+    @explained(LastOptions, PageOptions)
     def get_last_msgs_for(
         self,
         stream: str,
         subjects: str | Iterable[str],
         *,
-        batch: int | None = None,
-        up_to_seq: int | None = None,
-        up_to_time: Instant | None = None,
-        max_bytes: int | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[LastOptions],
     ) -> BatchReader:
         """Read the last message of each of ``subjects`` by Direct Get (ADR-31), in the order of the stream.
 
@@ -172,37 +151,22 @@ class Reads:
         Args:
             stream: the stream's name.
             subjects: one or more. Wildcards are allowed.
-            batch: the most messages to read. None: all.
-            up_to_seq: read the state at this sequence, as far as the replica has reached it and still has its messages.
-                ``snapshot`` proves both.
-            up_to_time: the same for the moment just before this time: nanoseconds since the epoch, or a datetime with a
-                time zone.
-            max_bytes: bytes to request at once. None: 8 MiB.
             timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         The iteration raises:
             TooManyResultsError: more than 1,024 subjects match.
         """
-        verb = partial(
-            self._core.get_last_msgs_for,
-            stream,
-            checked_subjects(subjects),
-            batch=batch,
-            up_to_seq=up_to_seq,
-            up_to_time=up_to_time,
-            max_bytes=max_bytes,
-            timeout=seconds(timeout),
-        )
+        verb = partial(self._core.get_last_msgs_for, stream, checked_subjects(subjects), timeout=timeout, **options)
         return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
 
+    @explained(SnapshotOptions, PageOptions)
     def snapshot(
         self,
         stream: str,
         subjects: str | Iterable[str] = ">",
         *,
-        at: Point | None = None,
-        max_bytes: int | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[SnapshotOptions],
     ) -> BatchReader:
         """Read the last message of each of ``subjects``, any number of them, at one sequence of the stream.
 
@@ -216,10 +180,6 @@ class Reads:
         Args:
             stream: the stream's name.
             subjects: one or more. Wildcards are allowed.
-            at: the state at this sequence (an int), or just before this time (a datetime with a time zone). Exactly so,
-                of what the stream still held when the read began: what had been purged, deleted or dropped by then is
-                left out.
-            max_bytes: bytes to request at once. None: 8 MiB.
             timeout: of each step, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises, here or in the iteration:
@@ -227,14 +187,7 @@ class Reads:
                 may have been overwritten since, by the present limits of the stream, or no replica shows that sequence.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.snapshot,
-            stream,
-            checked_subjects(subjects),
-            at=at,
-            max_bytes=max_bytes,
-            timeout=limit,
-        )
+        verb = partial(self._core.snapshot, stream, checked_subjects(subjects), timeout=limit, **options)
         core = self._connection._ask(lambda now: verb(now=now), limit)
         return BatchReader(core, self._connection)
 
@@ -266,6 +219,7 @@ class BatchReader(BatchIterator, Managed):
         Args:
             most: the most messages in one result.
         """
+        check_count("most", most)
         while True:
             found = self._connection._call(partial(self._take_columns, most))
             if isinstance(found, StoredColumns):

@@ -16,9 +16,10 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import seconds
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.reading import BatchReader
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
 from jsproto_io._state.keywords import PublishKeywords, ReadOptions, publish_options
 from jsproto_io._state.sessions import ConsistentSessionBase
 

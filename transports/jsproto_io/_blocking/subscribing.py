@@ -8,17 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
-from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
-from jsproto.client.consume.ordered import IfMissed
+from jsproto.client.connection.message_buffer import BufferOptions
+from jsproto.client.consume.options import (
+    BindingOptions,
+    MissingOptions,
+    OrderedOptions,
+    PushOptions,
+    SilenceOptions,
+    SubscribeOptions,
+    SubscriptionOptions,
+)
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.options import explained, split
+from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._blocking.engine import ends
 from jsproto_io._blocking.extras import MessageCallback, PushIterator
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
+from jsproto_io._state.consuming import listed
 from jsproto_io._state.subscribing import Pushed
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ class Subscribes:
     _core: CoreJetStream
     _connection: Connection
 
+    @explained(MissingOptions, BindingOptions, SilenceOptions, BufferOptions)
     def subscribe(
         self,
         subject: str | None = None,
@@ -42,15 +53,9 @@ class Subscribes:
         consumer: str | None = None,
         config: ConsumerConfig | None = None,
         ordered: bool = False,
-        if_missed: IfMissed = "tell",
         cb: MessageCallback | None = None,
         manual_ack: bool = False,
-        delete_consumer: bool | None = None,
-        heartbeats_missed: float = HEARTBEATS_MISSED,
-        raw: bool = False,
-        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
-        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
-        **options: Unpack[ConsumerOptions],
+        **options: Unpack[SubscribeOptions],
     ) -> PushSubscription:
         """Subscribe to a push consumer, which is found or created (ADR-15).
 
@@ -67,19 +72,10 @@ class Subscribes:
             ordered: every message once and in order, without acknowledgements, as long as the stream holds it until
                 its turn. A stream that was deleted and created again is read from its first message (event
                 StreamRecreated). One that came back shorter is read on from what is new (StreamRolledBack).
-            if_missed: what an ordered subscription does when limits took messages before their turn, or the stream is
-                another one. "tell" reads on after the event MessagesMissed, StreamRolledBack or StreamRecreated.
-                "error" ends with MessagesDroppedError, StreamRolledBackError or StreamRecreatedError.
             cb: called with each message. The message is acknowledged when it returns. An exception is the event
                 CallbackFailed, and the next message follows.
             manual_ack: ``cb`` acknowledges the messages itself.
-            delete_consumer: whether the end of the subscription deletes a consumer that it created. None: unless it is
-                for a queue group.
-            heartbeats_missed: after how many intervals without a heartbeat the event ConsumerSilent reports it.
-            raw: give out heartbeats, flow control and other statuses as messages, and do not react to them.
-            pending_msgs_limit: messages that may wait to be taken, as in ``Connection.subscribe``.
-            pending_bytes_limit: bytes that may wait to be taken, as in ``Connection.subscribe``.
-            options: fields of ConsumerConfig, as ``config``. Durations are seconds or timedeltas.
+            options: those below, and fields of ConsumerConfig, as ``config``. Durations are seconds or timedeltas.
 
         Raises:
             NoMatchingStreamError: no stream, or more than one, has ``subject``.
@@ -88,24 +84,21 @@ class Subscribes:
             StreamNotFoundError: there is no ``stream``, or it was deleted meanwhile.
             RetentionError: an ordered subscription of a stream with retention "interest" would lose messages.
         """
-        if ordered and (queue or durable or consumer or delete_consumer is not None or raw):
+        own = options.get("delete_consumer") is not None or options.get("raw")
+        if ordered and (queue or durable or consumer or own):
             raise LocalProtocolError("an ordered subscription has a consumer of its own: leave out what names it")
-        if if_missed != "tell" and not ordered:
+        if not ordered and options.get("if_missed", "tell") != "tell":
             raise LocalProtocolError("if_missed is for ordered subscriptions: others are told by acknowledgements")
         core, connection = self._core, self._connection
-        wanted = SubscriptionSpec(subject, stream, durable, consumer, queue, options=options, base=config)
-        keywords: dict[str, Any] = {
-            "message_class": JSMsg,
-            "facade": connection,
-            "heartbeats_missed": heartbeats_missed,
-            "pending_msgs_limit": pending_msgs_limit,
-            "pending_bytes_limit": pending_bytes_limit,
-        }
+        asked, fields = split(SubscriptionOptions, options)
+        wanted = SubscriptionSpec(subject, stream, durable, consumer, queue, options=fields, base=config)
 
         def ask(now: float) -> Ticket[Any]:
             if ordered:
-                return core.subscribe_ordered(wanted, now=now, if_missed=if_missed, **keywords)
-            return core.subscribe(wanted, now=now, delete_consumer=delete_consumer, raw=raw, **keywords)
+                reading, _ = split(OrderedOptions, asked)
+                return core.subscribe_ordered(wanted, now=now, message_class=JSMsg, facade=connection, **reading)
+            pushing, _ = split(PushOptions, asked)
+            return core.subscribe(wanted, now=now, message_class=JSMsg, facade=connection, **pushing)
 
         subscription = PushSubscription(connection._ask(ask, core.timeout), core, connection)
         if cb is not None:
@@ -151,7 +144,7 @@ class PushSubscription(PushIterator, ConsumerSubscription):
         Returns:
             How many of them were not settled before.
         """
-        wanted = list(messages)
+        wanted = listed(messages)
         return self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted))
 
     @ends

@@ -12,9 +12,10 @@ from jsproto.client.publish.tracing import TraceCollector as CoreTraceCollector
 from jsproto.errors import TimeoutError
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.publish_headers import TRACE_DEST
+from jsproto.grammar.times import seconds
 from jsproto.grammar.trace import TRACE_ONLY, Trace
 from jsproto_io._blocking.contexts import Managed
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout
 from jsproto_io._state.tracing import TraceCollectorBase
 
 if TYPE_CHECKING:

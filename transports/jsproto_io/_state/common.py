@@ -13,15 +13,15 @@ import socket
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from functools import cache
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias
 
 from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.session import Session
-from jsproto.errors import Error, LocalProtocolError
+from jsproto.errors import Error, LocalProtocolError, WrongTypeError
 from jsproto.events import (
     CallbackFailed,
     Connected,
@@ -37,7 +37,7 @@ from jsproto.events import (
     SubscriptionFailed,
     SweepFailed,
 )
-from jsproto.grammar.config import StreamConfig, StreamOptions
+from jsproto.grammar.config import StreamConfig, StreamOptions, of_stream_config
 from jsproto.grammar.headers import HeadersLike
 from jsproto_io._state.connecting import ConnectKeywords, DurabilityWarning
 from jsproto_io._state.credentials import signing
@@ -86,33 +86,22 @@ def keep_buffers() -> None:
     bytes(KEPT_BUFFER)
 
 
-@overload
-def seconds(timeout: Timeout | None, name: str = ..., *, default: float) -> float: ...
-@overload
-def seconds(timeout: Timeout | None, name: str = ..., *, default: None = ...) -> float | None: ...
-def seconds(timeout: Timeout | None, name: str = "timeout", *, default: float | None = None) -> float | None:
-    """A timeout in seconds as a float. ``default`` when it is None.
-
-    Raises:
-        LocalProtocolError: it is negative or no number. The text has its ``name``.
-    """
-    if timeout is None:
-        return default
-    value: object = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
-        raise LocalProtocolError(f"{name} is a number of seconds, 0 or more, or a timedelta, not {timeout!r:.100}")
-    return value
-
-
 def clamp_sleep(wanted: float) -> float:
     """The seconds to sleep when ``wanted`` may be any number. To wake up early is harmless."""
     return max(0.0, min(wanted, MAX_SLEEP))
+
+
+def check_iterable(messages: object) -> None:
+    """WrongTypeError for what no messages to publish can be taken from."""
+    if not isinstance(messages, Iterable | AsyncIterable):
+        raise WrongTypeError(f"messages must be some messages to publish, not {messages!r:.100}")
 
 
 def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamConfig:
     """The configuration from the arguments of ``create_stream``."""
     if isinstance(config, str):
         return StreamConfig.from_options(config, **options)
+    of_stream_config("config", config)
     return config.updated(**options) if options else config
 
 

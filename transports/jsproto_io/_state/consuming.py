@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import ConsumerMsg
+from jsproto.client.consume.options import ConsumeOptions, FetchOptions, PrefetchOptions
 from jsproto.client.consume.ordered import OrderedConsumer
-from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.client.consume.subscribe import one_name
 from jsproto.client.consume.work import ConsumerWork
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.errors import ConnectionClosedError
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
+from jsproto.errors import ConnectionClosedError, WrongTypeError
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions, of_consumer_config
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import Timeout, ended, seconds, waiting, warn_unclosed
+from jsproto_io._state.common import ended, waiting, warn_unclosed
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -39,12 +39,21 @@ def consumer_config(
     config: ConsumerConfig | None, options: ConsumerOptions, durable: str | None = None
 ) -> ConsumerConfig:
     """The configuration from the arguments of ``create_consumer``, where ``durable`` is ``durable_name``."""
+    if config is not None:
+        of_consumer_config("config", config)
     if durable is not None:
         known = None if config is None else config.durable_name
         options["durable_name"] = one_name(durable, options.get("durable_name", known))
     if config is None:
         return ConsumerConfig.from_options(**options)
     return config.updated(**options) if options else config
+
+
+def listed(messages: Iterable[D]) -> list[D]:
+    """``messages`` as a list. WrongTypeError for what cannot be iterated over."""
+    if not isinstance(messages, Iterable):
+        raise WrongTypeError(f"messages must be some messages of a consumer, not {messages!r:.100}")
+    return list(messages)
 
 
 class ConsumerNames:
@@ -89,15 +98,12 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
             warn_unclosed(f"subscription of consumer {self.consumer!r}", self)
         self._connection._pending_closes.append(self._core.unsubscribe)
 
-    def _begin(
-        self, batch: int, expires: float, max_bytes: int | None, heartbeat: Timeout | None
-    ) -> Callable[[float], Fetch]:
+    def _begin(self, batch: int, expires: float, options: FetchOptions) -> Callable[[float], Fetch]:
         """The input that begins a fetch."""
-        beat = seconds(heartbeat, "heartbeat")
 
         def begin(now: float) -> Fetch:
             self._connection._run_pending_closes()
-            return self._core.fetch(batch, now=now, expires=expires, max_bytes=max_bytes, heartbeat=beat)
+            return self._core.fetch(batch, now=now, expires=expires, **options)
 
         return begin
 
@@ -110,41 +116,30 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
 
         return begin
 
-    def _start(
-        self,
-        max_msgs: int | None,
-        max_bytes: int | None,
-        threshold: int | None,
-        expires: Timeout,
-        heartbeat: Timeout | None,
-    ) -> Callable[[float], int]:
+    def _start(self, options: PrefetchOptions) -> Callable[[float], int]:
         """The input that begins ``messages()``."""
-        limit = seconds(expires, "expires", default=DEFAULT_EXPIRES)
-        beat = seconds(heartbeat, "heartbeat")
 
         def start(now: float) -> int:
             self._connection._run_pending_closes()
-            return self._core.start(
-                now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
-            )
+            return self._core.start(now=now, **options)
 
         return start
 
     def _consume(
-        self, js: CoreJetStream, config: ConsumerConfig, keywords: dict[str, Any]
+        self, js: CoreJetStream, config: ConsumerConfig, options: ConsumeOptions
     ) -> Callable[[float], ConsumerWork[D]]:
         """The input that begins ``consume()``."""
 
         def start(now: float) -> ConsumerWork[D]:
             self._connection._run_pending_closes()
-            return js.consume(self._core, config, now=now, **keywords)
+            return js.consume(self._core, config, now=now, **options)
 
         return start
 
     def _acknowledge(self, messages: Iterable[ConsumerMsg]) -> Callable[[float], int]:
         """The input that acknowledges all of ``messages``."""
-        listed = list(messages)
-        return lambda now: self._core.acker.ack_many(listed)
+        taken = listed(messages)
+        return lambda now: self._core.acker.ack_many(taken)
 
     @property
     def pending_msgs(self) -> int:

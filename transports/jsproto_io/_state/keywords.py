@@ -17,27 +17,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.publish_headers import PublishOptions, publish_headers
 from jsproto.grammar.times import Instant, nanoseconds
-from jsproto_io._state.common import Timeout, seconds
-
-
-class AtomicOptions(TypedDict, total=False):
-    """How an atomic batch is sent.
-
-    Attributes:
-        batch_id: up to 64 characters without dots. None: one is made up.
-        max_messages: what the server takes, 1000 unless it is configured otherwise. None: the server alone checks.
-        ack_first: wait until the server has accepted the first message (the default).
-        ack_every: wait for an answer after so many messages. 0: for no further answers (the default).
-        required_api_level: the API level that the server must have, or refuse the batch.
-        ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing.
-    """
-
-    batch_id: str | None
-    max_messages: int | None
-    ack_first: bool
-    ack_every: int
-    required_api_level: int | None
-    ack_timeout: Timeout | None
+from jsproto_io._state.common import Timeout
 
 
 class ReadOptions(TypedDict, total=False):
@@ -93,8 +73,3 @@ def merged_headers(
     if subject is None:
         raise LocalProtocolError(f"{next(iter(keywords))} goes with a message: give its subject")
     return publish_headers(subject, payload, session.server, headers=headers, **publish_options(keywords))
-
-
-def atomic_options(options: AtomicOptions) -> dict[str, Any]:
-    """``options`` as the core has them: with seconds."""
-    return {**options, "ack_timeout": seconds(options.get("ack_timeout"), "ack_timeout")}

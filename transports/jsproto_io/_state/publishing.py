@@ -19,7 +19,7 @@ from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage, ended, waiting
+from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage, check_iterable, ended, waiting
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -88,7 +88,11 @@ class PublishesSome(ABC):
         for hand in tuple(self._hands):
             if hand.is_left and hand.rest is not None:
                 self._hands.pop(hand, None)
-        hand = Hand(messages if isinstance(messages, list | tuple | MessageColumns) else None)
+        if isinstance(messages, list | tuple | MessageColumns):
+            hand = Hand(messages)
+        else:
+            check_iterable(messages)
+            hand = Hand(None)
         self._hands[hand] = None
         return hand
 
