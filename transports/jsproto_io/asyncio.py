@@ -88,7 +88,7 @@ def connect(
 
     Raises:
         LocalProtocolError: an option is impossible.
-        NoServersError: no server could be reached. It lists each address and its failure.
+        NoServersError: no server could be reached, or too many files are open. It lists each address and its failure.
         AuthorizationError: the server refused the credentials.
         TLSError: TLS failed.
         ConnectionLostError: otherwise the handshake failed.
