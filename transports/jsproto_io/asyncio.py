@@ -9,7 +9,7 @@ How it works
  * A protocol callback puts what was received straight into the session. There are no streams.
  * What the session has to send leaves in one ``write``.
  * One timer handle serves all deadlines. They move it to an earlier time alone, since a needless call is harmless.
- * A deadline that is due counts after a last look at the socket (``last_look``), for which the timer is set again.
+ * A deadline that is due counts after one look at the socket (``_state.limit``), for which the timer is set again.
  * While the transport is full, bytes stay in the session, which counts them: publishers wait.
  * After 1 MiB in one go they wait too, so that a task that publishes without end lets others run.
 
@@ -55,7 +55,7 @@ from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.forks import register
-from jsproto_io._state.last_look import LOOK
+from jsproto_io._state.limit import LOOK
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
@@ -153,6 +153,7 @@ class Connection(facade.Connection):
         super().__init__(session, event_cb, clock_of(self._loop))
         self._link: _Link | None = None
         self._timer = Timer(self._loop, self._time_out)
+        self._is_looking = False  # at the socket, once more before a deadline counts
         self._dialling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         register(self)
@@ -179,7 +180,7 @@ class Connection(facade.Connection):
 
     def _rearm(self) -> None:
         session = self._session
-        if not self._last_look.begun:
+        if not self._is_looking:
             self._timer.bring_forward(session.deadline())
         if self._link is not None:
             if not session.wants_close:
@@ -197,10 +198,12 @@ class Connection(facade.Connection):
 
     def _look_or_time_out(self, deadline: float, now: float) -> None:
         now = max(now, deadline)  # the loop's clock may be coarse: the timer would fire early, again and again
-        if self._link is None or self._last_look.is_over(self._session.deadline(), now):
-            self._session.handle_timeout(now)
-        else:
+        due = self._session.deadline()
+        self._is_looking = not self._is_looking and self._link is not None and due is not None and due <= now
+        if self._is_looking:
             self._timer.bring_forward(now + LOOK)
+        else:
+            self._session.handle_timeout(now)
 
     def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         task = self._loop.create_task(run())
@@ -324,7 +327,6 @@ class _Link(asyncio.Protocol):
             self._connection._receive(self._session.connection_made)
 
     def data_received(self, data: bytes) -> None:
-        self._connection._last_look.received += 1
         self._connection._receive(partial(self._session.receive_data, data))
 
     def eof_received(self) -> None:

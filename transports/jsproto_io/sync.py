@@ -62,7 +62,7 @@ from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, reason, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
-from jsproto_io._state.last_look import LOOK, Limit
+from jsproto_io._state.limit import LOOK, Limit
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
@@ -148,10 +148,12 @@ class Connection(ThreadEngine):
 
         When the limit has passed, a follower wakes the leader up, for it to look.
         """
-        if limit is None and timeout is not None:
+        if limit is not None:
+            limit.begin_wait(ticket, self._now)
+        elif timeout is not None:
             limit = Limit(timeout, self._now())
         until = inf if limit is None else limit.until
-        waited = late = False
+        waited, looks_since = False, inf
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called, or a signal handler
         if self._sender is not None:
@@ -168,10 +170,9 @@ class Connection(ThreadEngine):
                                 self._refuse()
                             linked = self._poller.has_link(self._session)
                             if waited and limit is not None and (now := self._now()) >= until:
-                                enough = 1 if leadership.leader == me else 2
-                                if not linked or limit.is_over(self._last_look.received, self._turns, now, enough):
-                                    raise limit.error()
-                                until, late = now + LOOK, True
+                                limit.check_look(looks_since, self._last_turn if linked else inf, now)
+                                looks_since, until = min(looks_since, now), now + LOOK
+                                self._poller.wakeup()  # whoever leads is to look
                             waited, due = True, until
                             if not leadership.try_lead(me, linked=linked):
                                 event = leadership.park(me, ticket)
@@ -179,8 +180,6 @@ class Connection(ThreadEngine):
                                     due = min(until, deadline)
                         if event is not None:
                             deferred.end()  # only the leader sleeps in the poller
-                            if late:
-                                self._poller.wakeup()
                             if not event.wait(clamp_sleep(due - self._now())) and due < until:
                                 self._call(self._time_out_unlinked)  # the leader may be looking up a name
                         else:
@@ -188,10 +187,7 @@ class Connection(ThreadEngine):
                             self._lead(until)
                             deferred.check()
                 finally:
-                    if not nested or leadership.leader != me:
-                        self._leave(me)
-                    else:  # the outer wait of this thread goes on as the leader
-                        self._poller.wakeup()  # it may be asleep for longer than it should by now
+                    self._leave(me, nested=nested)
         except BaseException as error:
             if not isinstance(error, Error):  # the caller goes, by Ctrl-C for example
                 self._release(partial(self._session.abandon, ticket))
@@ -202,10 +198,12 @@ class Connection(ThreadEngine):
         if not self._poller.has_link(self._session):
             self._session.handle_timeout(now)
 
-    def _leave(self, me: int) -> None:
-        """The end of a wait, or of the reader thread."""
+    def _leave(self, me: int, *, nested: bool = False) -> None:
+        """The end of a wait, or of the reader thread. ``nested``: an outer wait of this thread goes on."""
         leadership = self._leadership
-        if leadership.leader == me or me in leadership.parked or self._ended.done:
+        if nested and leadership.leader == me:
+            self._poller.wakeup()  # it may be asleep for longer than it should by now
+        elif leadership.leader == me or me in leadership.parked or self._ended.done:
             with self._lock:
                 leadership.leave(me)
                 if leadership.leader is None and self._ended.done:

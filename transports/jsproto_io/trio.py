@@ -9,7 +9,7 @@ How it works
  * The context manager holds a nursery with the tasks of the connection.
  * One task receives, dials, or waits for the next attempt. It does so within a cancel scope, whose deadline others
    move.
- * A deadline that is due counts after a last look at the socket (``last_look``).
+ * A deadline that is due counts after one look at the socket (``_state.limit``).
  * A task that causes output sends what the socket takes at once. The writer task sends the rest.
  * No task of the application waits for the socket, so that cancelling it never cuts a message in half.
  * After 1 MiB in one go the writer task has its turn too. So a task that publishes without end lets others run.
@@ -58,7 +58,6 @@ from jsproto_io._aio.trio_link import Link, TcpLink, dial
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.forks import register
-from jsproto_io._state.last_look import LOOK
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 from jsproto_io.dialer import TrioDialer as Dialer
 
@@ -180,7 +179,7 @@ class Connection(facade.Connection):
     def _rearm(self) -> None:
         session = self._session
         deadline = session.deadline()
-        if deadline is not None and not self._last_look.begun and deadline < self._sleep_scope.deadline:
+        if deadline is not None and deadline < self._sleep_scope.deadline:
             self._sleep_scope.deadline = deadline
         if self._link is None and session.connect_to is not None:
             self._sleep_scope.deadline = min(self._sleep_scope.deadline, self._now())  # dial
@@ -308,22 +307,22 @@ class Connection(facade.Connection):
         """Put in one input after the other: bytes, the passing of time, the end of the stream."""
         session = self._session
         why: str | None = None
+        is_looking = False  # once more before a deadline counts
         while why is None:
-            deadline = self._now() + LOOK if self._last_look.begun else session.deadline()
+            deadline = session.deadline()
             with trio.CancelScope() as self._sleep_scope:
                 if deadline is not None:
                     self._sleep_scope.deadline = deadline  # set here, one that has passed ends no wait before a look
                 try:
                     while data := await link.receive():
-                        self._last_look.received += 1
                         self._receive(partial(session.receive_data, data))
                     why = "the server closed the connection"
                 except (OSError, trio.ClosedResourceError) as error:
                     why = reason(error)
             if self._sleep_scope.cancelled_caught:
-                counts = self._last_look.is_over(session.deadline(), max(self._now(), self._sleep_scope.deadline))
-                self._receive(partial(self._time_out, self._sleep_scope.deadline) if counts else lambda now: None)
-        self._last_look.begun = False
+                slept_until, due = self._sleep_scope.deadline, session.deadline()
+                is_looking = not is_looking and due is not None and due <= max(self._now(), slept_until)
+                self._receive((lambda now: None) if is_looking else partial(self._time_out, slept_until))
         self._receive(lambda now: session.receive_eof(now, why))
 
     def _time_out(self, deadline: float, now: float) -> None:

@@ -68,7 +68,7 @@ from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._state.common import MAX_POP, Timeout, check_iterable
 from jsproto_io._state.hints import NamesOfNatsPy
 from jsproto_io._state.keywords import PublishKeywords, merged_headers, publish_options
-from jsproto_io._state.last_look import Limit
+from jsproto_io._state.limit import Limit
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
@@ -113,8 +113,6 @@ class Connection(Engine):
         """Back-pressure: wait while too many bytes are queued."""
         if self._session.congested:
             try:
-                if limit is not None:
-                    limit.begin_wait(self._now)
                 await self._wait(self._call(lambda now: self._session.sendable()), limit=limit)
             except TimeoutError:
                 raise TimeoutError("it found no room in time: too much waits to be written") from None

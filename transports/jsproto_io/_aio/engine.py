@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar, cast
 from jsproto.client.connection.session import Session
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import EventCallback, log_crash, warn_unclosed
-from jsproto_io._state.last_look import LOOK, LastLook, Limit
+from jsproto_io._state.limit import LOOK, Limit
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
@@ -48,7 +48,6 @@ class Engine(ConnectionBase):
     def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
         super().__init__(session, event_cb, now)
         self._parked: Counter[AsyncEvent] = Counter()
-        self._last_look = LastLook()
 
     def __del__(self) -> None:
         session: Session | None = getattr(self, "_session", None)  # none when it could not be made
@@ -145,6 +144,8 @@ class Engine(ConnectionBase):
             TimeoutError: the limit has passed, and what had come by then is not the answer.
         """
         if not ticket.done:
+            if limit is not None:
+                limit.begin_wait(ticket, self._now)
             event = cast("AsyncEvent | None", ticket.event)
             if event is None:
                 ticket.event = event = self._new_event()
@@ -154,7 +155,7 @@ class Engine(ConnectionBase):
                 in_time = await self._sleep(event, left)
                 if not in_time:
                     limit = limit or Limit(timeout or 0, self._now())
-                    in_time = await self._catch_up(event, limit)
+                    in_time = limit.seconds > 0 and await self._sleep(event, LOOK)
             except BaseException:  # the caller goes
                 self._release(partial(self._session.abandon, ticket))
                 raise
@@ -167,14 +168,6 @@ class Engine(ConnectionBase):
                     self._refuse()
                 raise limit.error()
         return ticket.result()
-
-    async def _catch_up(self, event: AsyncEvent, limit: Limit) -> bool:
-        """Whether what had come by the end of a wait ends it."""
-        while not limit.is_over(self._last_look.received, limit.looks, self._now()):
-            if await self._sleep(event, LOOK):
-                return True
-            limit.looks += 1
-        return False
 
     def _crash(self, bug: Exception) -> None:
         """The state may be half changed: fail all waits, and all later calls."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from jsproto.ticket import Ticket
-from jsproto_io._state.last_look import Limit
+from jsproto_io._state.limit import Limit
 from jsproto_io._state.shared import ConnectionBase
 from jsproto_io._threads.reentry import begin_later
 

@@ -21,7 +21,7 @@ from jsproto_io._blocking.extras import Messages
 from jsproto_io._blocking.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk
 from jsproto_io._state.keywords import PublishKeywords, merged_headers
-from jsproto_io._state.last_look import Limit
+from jsproto_io._state.limit import Limit
 from jsproto_io._state.publishing import (
     BatchAdvisoriesBase,
     Hand,
@@ -239,8 +239,6 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         connection = self._connection
         ticket = connection._call(self._room_ticket, coalesce=True)
         if ticket is not None:
-            if limit is not None:
-                limit.begin_wait(connection._now)
             connection._wait(ticket, limit=limit)
 
 

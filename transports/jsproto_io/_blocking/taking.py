@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jsproto.errors import ConnectionClosedError, Error, TimeoutError
 from jsproto.ticket import Ticket
-from jsproto_io._state.last_look import Limit
+from jsproto_io._state.limit import Limit
 from jsproto_io._state.subscribing import ServedBase
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ class Takes(Generic[M]):
                 except IndexError:
                     readable = connection._call(self._take_ready)
                 if readable is not None:
-                    if limit is not None and readable.error is None:
-                        limit.begin_wait(connection._now)
                     connection._wait(readable, limit=limit)
         except Error as error:
             if not isinstance(error, TimeoutError):  # it asks for more after the last message

@@ -5,7 +5,7 @@ How it works
  * ``_call`` puts one input in, and ``_drive`` drains: send, wake the waiting threads, dispatch events.
  * The thread that causes output sends it, one thread at a time. The leader sends what the socket did not take.
  * ``_lead`` is one turn of the leader: plan the sleep, sleep in ``select``, put in what came, drain.
- * A deadline that is due counts after a last look at the socket (``last_look``).
+ * A deadline that was due before the sleep counts: that sleep was the one look at the socket (``_state.limit``).
  * A drain that moves the deadline before the leader's wake-up time wakes the leader up.
 
 Not here: which thread leads (``leadership``), how a thread waits, how a connection begins and ends (``sync``).
@@ -26,7 +26,6 @@ from jsproto_io._blocking import connection as facade
 from jsproto_io._blocking.connection import T
 from jsproto_io._state.common import EventCallback, log_crash
 from jsproto_io._state.forks import register
-from jsproto_io._state.last_look import LastLook
 from jsproto_io._threads.leadership import Leadership
 from jsproto_io._threads.poller import Link
 from jsproto_io._threads.reentry import InterruptingVerbError, interrupts, is_of_gate, new_locks
@@ -41,8 +40,7 @@ class ThreadEngine(facade.Connection):
         self._lock, self._gate = new_locks()  # guards the session and all that follows; verbs enter by the gate
         self._poller = dialer.poller()
         self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
-        self._last_look = LastLook()
-        self._turns = 0  # that leaders have taken
+        self._last_turn = -inf  # when the leader last put in what came
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
         register(self)
@@ -141,16 +139,14 @@ class ThreadEngine(facade.Connection):
                     poller.finish_dialling(link, session, now)
                 data = None if link is None else link.take_received()
                 if data:
-                    self._last_look.received += 1
                     session.receive_data(data, now)
                 elif data is not None and link is not None:
-                    self._last_look.begun = False
                     session.receive_eof(now, link.why)
                     if session.closed:
                         self._leadership.end()
-                if poller.deadline <= now and (link is None or self._last_look.is_over(session.deadline(), now)):
+                if poller.deadline <= (now if link is None else self._last_turn):  # due before the sleep
                     session.handle_timeout(now)
-                self._turns += 1
+                self._last_turn = now
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -189,31 +185,21 @@ class ThreadEngine(facade.Connection):
         if self._failure is not None:
             return None
         with self._lock:
-            link = poller.link
-            send = wakeup = False
+            link, sends = poller.link, None
             if self._pending_closes:
                 self._run_pending_closes()
             if link is not None and self._sender is None:
                 if not link.unsent and (session.wants_close or session.wants_send(self._now())):
                     link.unsent = memoryview(b"".join(session.data_to_send()))
                 if link.unsent and not link.blocked:
-                    self._sender = threading.get_ident()
-                    send = True
-                elif session.closed and not link.dialling and (self._must_abort or not link.unsent):
-                    link.hang_up(abruptly=self._must_abort)
+                    self._sender, sends = threading.get_ident(), link
             completed = session.take_completed()
             if events := session.events():
                 self._dispatcher.add(events)
-            if session.closed and (link is None or link.dialling):
-                self._leadership.end()
-            if poller.asleep_until > -inf:
-                deadline = session.deadline()
-                dials = session.connect_to is not None and (link is None or not link.dialling)
-                sleeps_too_long = self._ended.done or dials or (deadline is not None and deadline < poller.asleep_until)
-                awaited = completed and leadership.leader != leadership.reader  # perhaps by the leader
-                if sleeps_too_long or awaited or (link is not None and link.blocked > link.watching):
-                    poller.asleep_until, wakeup = -inf, True
-            elif link is not None and link.blocked and leadership.leader is None:
+            if session.closed:
+                self._end_link(link)
+            wakeup = poller.asleep_until > -inf and self._end_sleep(link, has_completed=bool(completed))
+            if not wakeup and link is not None and link.blocked and leadership.leader is None:
                 leadership.request_reader()
             if completed:
                 leadership.hand_over(completed)
@@ -221,7 +207,25 @@ class ThreadEngine(facade.Connection):
             ticket.wake()
         if wakeup:
             poller.wakeup()
-        return link if send else None
+        return sends
+
+    def _end_link(self, link: Link | None) -> None:
+        """The session is closed: hang up once all is sent. The lock is held."""
+        if link is None or link.dialling:
+            self._leadership.end()
+        elif self._sender is None and (self._must_abort or not link.unsent):
+            link.hang_up(abruptly=self._must_abort)
+
+    def _end_sleep(self, link: Link | None, *, has_completed: bool) -> bool:
+        """Whether the leader, which sleeps, is to be woken up. The lock is held."""
+        session, leadership, poller = self._session, self._leadership, self._poller
+        deadline = session.deadline()
+        dials = session.connect_to is not None and (link is None or not link.dialling)
+        sleeps_too_long = self._ended.done or dials or (deadline is not None and deadline < poller.asleep_until)
+        awaited = has_completed and leadership.leader != leadership.reader  # perhaps by the leader
+        if sleeps_too_long or awaited or (link is not None and link.blocked > link.watching):
+            poller.asleep_until = -inf
+        return poller.asleep_until == -inf
 
     def _crash(self, bug: BaseException) -> None:
         """The state may be half changed: fail all waits, and all later calls. The lock is held."""
