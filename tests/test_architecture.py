@@ -138,6 +138,17 @@ BENEATH: Final = {
     "testing/asyncio": ["_aio/asyncio_timer.py"],
     "testing/trio": ["testing/sockets.py"],
 }
+COMPLEX: Final = 20  # ways through one function: 1, and 1 for each branch, loop, condition and handler
+# Functions that have more, by module: the hot paths of the wire, where a call for each message is too much.
+MORE_COMPLEX: Final = {
+    ("jsproto.client.read.snapshot", "_read_now"),
+    ("jsproto.wire.bulk_decoder", "_take_consumer_run"),
+    ("jsproto.wire.bulk_decoder", "_take_page"),
+    ("jsproto.wire.decoder", "feed"),
+}
+BRANCHES: Final = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.match_case)
+DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+MOST_BASES: Final = 2  # of our own, of a class of the client
 DOCUMENTED: Final = re.compile(r'(#.*\n)*r?"""[^"\s]')  # what a file with a docstring begins with
 LARGEST: Final = 40_000  # bytes in a file that people are to read
 NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "stuff"}
@@ -507,6 +518,42 @@ def lines_of_code(path: Path) -> int:
             documented.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     lines = path.read_text(encoding="utf-8").splitlines()
     return sum(bool(line.strip()) and number not in documented for number, line in enumerate(lines, 1))
+
+
+def complexity(function: ast.AST) -> int:
+    """How many ways lead through a function (McCabe). Functions within it are counted by themselves."""
+    ways, todo = 1, [*ast.iter_child_nodes(function)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, DEFINITIONS):
+            continue
+        if isinstance(node, BRANCHES):
+            ways += 1
+        elif isinstance(node, ast.BoolOp):
+            ways += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            ways += 1 + len(node.ifs)
+        todo += ast.iter_child_nodes(node)
+    return ways
+
+
+def test_a_function_has_few_ways_through_it() -> None:
+    functions = [
+        (module, node)
+        for module, path in MODULES.items()
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert {(module, node.name) for module, node in functions if complexity(node) > COMPLEX} == MORE_COMPLEX
+
+
+def test_a_class_of_the_client_has_few_bases() -> None:
+    for name in MODULES:
+        if within(name, "jsproto.client"):
+            for thing in vars(import_module(name)).values():
+                if inspect.isclass(thing) and thing.__module__ == name:
+                    own = [base for base in thing.__bases__ if within(base.__module__, "jsproto")]
+                    assert len(own) <= MOST_BASES, thing
 
 
 def test_no_old_name_returns() -> None:

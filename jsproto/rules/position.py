@@ -142,23 +142,31 @@ def judge(
     if facts.last_seq < position.seq:
         return Verdict.ROLLED_BACK
     if position.seq and position.witness is not None:
-        if position.seq == facts.last_seq and facts.last_time is not None:
-            at = facts.last_time
-        elif position.seq < facts.first_seq:
-            at, first_since = GONE_AT, 0
-        if at is None:
-            return Verdict.LOOK
-        if at != GONE_AT:
-            return Verdict.ROLLED_BACK if is_other(position, at) else Verdict.SAME
-        if first_since is None:
-            return Verdict.LOOK_BACK
-        if 0 < first_since < position.seq:
-            return Verdict.ROLLED_BACK
+        verdict = _judge_witness(position, facts, at, first_since)
+        if verdict is not None:
+            return verdict
     if facts.drops_front and facts.missing(position):
         return Verdict.DROPPED
     if position.seq and position.witness is None:
         return Verdict.UNPROVEN
     return Verdict.GONE if position.seq else Verdict.SAME
+
+
+def _judge_witness(
+    position: StreamPosition, facts: StreamFacts, at: int | None, first_since: int | None
+) -> Verdict | None:
+    """What the message at the position says, and those after it. None: it is gone, and nothing tells where to."""
+    if position.seq == facts.last_seq and facts.last_time is not None:
+        at = facts.last_time
+    elif position.seq < facts.first_seq:
+        at, first_since = GONE_AT, 0
+    if at is None:
+        return Verdict.LOOK
+    if at != GONE_AT:
+        return Verdict.ROLLED_BACK if is_other(position, at) else Verdict.SAME
+    if first_since is None:
+        return Verdict.LOOK_BACK
+    return Verdict.ROLLED_BACK if 0 < first_since < position.seq else None
 
 
 class PositionCheck:

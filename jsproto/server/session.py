@@ -18,6 +18,7 @@ servers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -293,11 +294,8 @@ class ServerSession:
         except RemoteProtocolError as error:
             self._close(str(error))
             return
-        said = {name: wanted[name] for name in _OPTIONS if wanted.get(name) is not None}
-        texts = {name: wanted[name] for name in _TEXTS if wanted.get(name) is not None}
-        protocol = wanted.get("protocol") or 0
-        is_well_typed = all(isinstance(value, bool) for value in said.values()) and isinstance(protocol, int)
-        if not is_well_typed or not all(isinstance(value, str) for value in texts.values()):
+        said, texts, protocol = _said(wanted, _OPTIONS), _said(wanted, _TEXTS), wanted.get("protocol") or 0
+        if not (_are_all(said, bool) and _are_all(texts, str) and isinstance(protocol, int)):
             self._close("a CONNECT with a field of a wrong type")
             return
         self.said.update(texts)
@@ -407,6 +405,15 @@ class ServerSession:
         self._remove_all()
         self._timers.clear()
         self._host.left(self)
+
+
+def _said(wanted: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those of ``names`` that a CONNECT gives a value."""
+    return {name: wanted[name] for name in names if wanted.get(name) is not None}
+
+
+def _are_all(fields: dict[str, Any], kind: type) -> bool:
+    return all(isinstance(value, kind) for value in fields.values())
 
 
 def _text(subject: bytes) -> str:

@@ -207,6 +207,12 @@ class ConnectOptions:
         if self.max_reconnect_attempts < -1:
             raise LocalProtocolError(f"max_reconnect_attempts is -1 or more, not {self.max_reconnect_attempts!r}")
         self._check_first_connection()
+        self._check_credentials()
+        if self.tls is False and (self.tls_handshake_first or any(address.tls for address in self.servers)):
+            raise LocalProtocolError("tls=False rules out tls_handshake_first and tls:// URLs")
+        check_subject(self.inbox_prefix)
+
+    def _check_credentials(self) -> None:
         if self.token is not None and self.user is not None:
             raise LocalProtocolError("give a token or a user, not both")
         if self.nkey is not None and self.user_jwt_cb is not None:
@@ -215,9 +221,6 @@ class ConnectOptions:
             raise LocalProtocolError("signature_cb goes with an nkey, or with user_jwt_cb")
         if self.nkey is not None and not _USER.fullmatch(self.nkey):
             raise LocalProtocolError("nkey must be the public key of a user: U and 55 characters more")  # not shown
-        if self.tls is False and (self.tls_handshake_first or any(address.tls for address in self.servers)):
-            raise LocalProtocolError("tls=False rules out tls_handshake_first and tls:// URLs")
-        check_subject(self.inbox_prefix)
 
     def _check_first_connection(self) -> None:
         limit: Any = self.first_connect_timeout

@@ -215,8 +215,6 @@ class Session(BulkOutbox):
                 self._crash(conversation, bug, now)  # type: ignore[possibly-undefined, arg-type, unused-ignore]
                 frames = frames[next(place for place, each in enumerate(frames, 1) if each is frame) :]
         self._in_msgs += count
-        if link.decoder.error is not None and link.error is None:
-            link.error = link.decoder.error
         self._after_link(link, now)
 
     def receive_eof(self, now: float, reason: str = "the server closed the connection") -> None:
@@ -725,6 +723,8 @@ class Session(BulkOutbox):
 
     def _after_link(self, link: Link, now: float) -> None:
         """Take over what the link found out."""
+        if link.decoder.error is not None and link.error is None:
+            link.error = link.decoder.error
         if link.events:
             events, link.events = link.events, []
             self._events += events

@@ -50,7 +50,13 @@ _NAMES: Final = {
     "by_start_sequence": "by start sequence", "by_start_time": "by start time",
 }  # fmt: skip
 _GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
-_SAID_WHEN_SET: Final = ("flow_control", "headers_only", "mem_storage", "direct", "sourcing")
+_DEFAULTS: Final = {
+    "deliver_policy": "all", "ack_policy": "none", "replay_policy": "instant", "num_replicas": 0,
+}  # fmt: skip
+_SAID_WHEN_SET: Final = (
+    "flow_control", "headers_only", "mem_storage", "direct", "sourcing", "durable_name", "deliver_subject",
+    "deliver_group", "filter_subject", "filter_subjects", "backoff", "priority_policy",
+)  # fmt: skip
 _SAID_WHEN_POSITIVE: Final = (
     "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "rate_limit_bps", "opt_start_seq", "inactive_threshold",
     "priority_timeout",
@@ -166,22 +172,17 @@ def _defaults(config: ConsumerConfig, limits: ConsumerLimits, most_pending: int)
 
     ``limits``: of the stream. ``most_pending``: the account's limit for ``max_ack_pending``, -1 for none.
     """
-    name = config.consumer_name
     changes: dict[str, Any] = {
-        "name": name,
-        "deliver_policy": config.deliver_policy or "all",
-        "ack_policy": config.ack_policy or "none",
-        "replay_policy": config.replay_policy or "instant",
-        "num_replicas": config.num_replicas or 0,
+        "name": config.consumer_name,
+        **{field: getattr(config, field) or value for field, value in _DEFAULTS.items()},
     }
     changes |= {field: getattr(config, field) or None for field in _SAID_WHEN_SET}
     changes |= {field: _positive(getattr(config, field)) for field in _SAID_WHEN_POSITIVE}
-    changes |= {field: getattr(config, field) or None for field in ("durable_name", "deliver_subject", "deliver_group")}
-    changes |= {field: getattr(config, field) or None for field in ("filter_subject", "filter_subjects", "backoff")}
-    changes["priority_policy"] = None if config.priority_policy == "none" else config.priority_policy or None
+    if config.priority_policy == "none":
+        changes["priority_policy"] = None
     if changes["priority_policy"] == "pinned_client" and changes["priority_timeout"] is None:
         changes["priority_timeout"] = PRIORITY_TIMEOUT
-    changes["max_deliver"] = config.max_deliver if _positive(config.max_deliver) else -1
+    changes["max_deliver"] = _positive(config.max_deliver) or -1
     if not config.deliver_subject:
         changes["max_waiting"] = _positive(config.max_waiting) or MAX_WAITING
     if changes["inactive_threshold"] is None:
@@ -190,12 +191,12 @@ def _defaults(config: ConsumerConfig, limits: ConsumerLimits, most_pending: int)
     changes["ack_wait"] = config.ack_wait or (ACK_WAIT if policy in ("explicit", "all") else None)
     if config.backoff:
         changes["ack_wait"] = config.backoff[0]
-    if not config.max_ack_pending and limits.get("max_ack_pending"):
-        changes["max_ack_pending"] = limits["max_ack_pending"]
-    elif policy != "none" and not config.max_ack_pending:
-        changes["max_ack_pending"] = min(MAX_ACK_PENDING, most_pending if most_pending > 0 else MAX_ACK_PENDING)
-    elif config.max_ack_pending:
+    if config.max_ack_pending:
         changes["max_ack_pending"] = max(-1, config.max_ack_pending)
+    elif limits.get("max_ack_pending"):
+        changes["max_ack_pending"] = limits["max_ack_pending"]
+    elif policy != "none":
+        changes["max_ack_pending"] = min(MAX_ACK_PENDING, most_pending if most_pending > 0 else MAX_ACK_PENDING)
     return changes
 
 
@@ -250,22 +251,27 @@ def _check_acks(config: ConsumerConfig, heartbeat: float | None) -> None:
     if (config.ack_wait or 0) < 0:
         raise refusal(10183)
     if config.ack_policy == "flow_control":
-        if not config.deliver_subject:
-            raise refusal(10218)
-        if not config.flow_control:
-            raise refusal(10219)
-        if heartbeat is not None and config.idle_heartbeat != heartbeat:
-            raise refusal(10052, "flow control ack policy heartbeat needs to be 1s")
-        if (config.max_ack_pending or 0) <= 0:
-            raise refusal(10220)
-        if config.ack_wait or config.backoff:
-            raise refusal(10221)
-        if config.max_deliver != -1:
-            raise refusal(10222)
+        _check_flow_control(config, heartbeat)
     if 0 < (config.max_deliver or 0) < len(config.backoff or ()):
         raise refusal(10116)
     if len((config.description or "").encode()) > MAX_DESCRIPTION:
         raise refusal(10107, MAX_DESCRIPTION)
+
+
+def _check_flow_control(config: ConsumerConfig, heartbeat: float | None) -> None:
+    """The policy ``flow_control``. ``heartbeat``: as for ``_check_acks``."""
+    if not config.deliver_subject:
+        raise refusal(10218)
+    if not config.flow_control:
+        raise refusal(10219)
+    if heartbeat is not None and config.idle_heartbeat != heartbeat:
+        raise refusal(10052, "flow control ack policy heartbeat needs to be 1s")
+    if (config.max_ack_pending or 0) <= 0:
+        raise refusal(10220)
+    if config.ack_wait or config.backoff:
+        raise refusal(10221)
+    if config.max_deliver != -1:
+        raise refusal(10222)
 
 
 def _check_kind(config: ConsumerConfig, asked: ConsumerConfig, stream: StreamConfig) -> None:

@@ -113,33 +113,45 @@ def accept(
     _check_subjects(config)
     _check_bytes(config, context)
     _check_transform(config)
-    changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
+    changes = _left_out(config) | _implied(config, context)
     if config.republish is not None:
         changes["republish"] = _republish(config, is_pedantic=is_pedantic)
     if (config.placement or {}).get("preferred"):
         raise refusal(10052, "preferred server not permitted in placement")
-    if config.subject_delete_marker_ttl:
-        changes |= {"allow_msg_ttl": True}
-    if config.subject_delete_marker_ttl or config.allow_msg_schedules:
-        changes |= {"allow_rollup_hdrs": True, "deny_purge": False}
-    if not config.placement:
-        changes["placement"] = None
-    changes |= {name: -1 for name in _UNLIMITED if (getattr(config, name) or 0) <= 0}
-    changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
-    if config.persist_mode != "async":
-        changes["persist_mode"] = None
-    if context.dialect == "draft":
-        changes["allow_direct"] = (config.max_msgs_per_subject or 0) > 0
-    if not config.subjects:
-        changes["subjects"] = None if _copies(config) else [config.name]
-    if not config.duplicate_window and not (_copies(config) and context.release >= (2, 14, 0)) and not config.mirror:
-        changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
     accepted = replace(config, **changes)
     needed = max(level if getattr(accepted, name) else 0 for name, level in _levels(context).items())
     accepted.metadata = (config.metadata or {}) | {
         "_nats.level": str(context.api_level), "_nats.req.level": str(needed), "_nats.ver": context.version,
     }  # fmt: skip
     return accepted
+
+
+def _left_out(config: StreamConfig) -> dict[str, Any]:
+    """What servers report of the fields that say nothing."""
+    changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
+    changes |= {name: -1 for name in _UNLIMITED if (getattr(config, name) or 0) <= 0}
+    changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
+    if not config.placement:
+        changes["placement"] = None
+    if config.persist_mode != "async":
+        changes["persist_mode"] = None
+    return changes
+
+
+def _implied(config: StreamConfig, context: ServerContext) -> dict[str, Any]:
+    """What other fields, or the server, make of fields."""
+    changes: dict[str, Any] = {}
+    if config.subject_delete_marker_ttl:
+        changes["allow_msg_ttl"] = True
+    if config.subject_delete_marker_ttl or config.allow_msg_schedules:
+        changes |= {"allow_rollup_hdrs": True, "deny_purge": False}
+    if context.dialect == "draft":
+        changes["allow_direct"] = (config.max_msgs_per_subject or 0) > 0
+    if not config.subjects:
+        changes["subjects"] = None if _copies(config) else [config.name]
+    if not config.duplicate_window and not (_copies(config) and context.release >= (2, 14, 0)) and not config.mirror:
+        changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
+    return changes
 
 
 def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> StreamConfig:

@@ -435,13 +435,7 @@ class Stream:
         pattern = None if subject == ">" else subject
         if pattern is None and not keep:
             self._is_fresh = False
-        gone = [
-            stored
-            for stored in self._messages.values()
-            if (pattern is None or matches(pattern, _text(stored.subject))) and not 0 < before <= stored.seq
-        ]
-        if keep:
-            del gone[-keep:]
+        gone = self._to_purge(pattern, keep, before)
         for stored in gone:
             del self._messages[stored.seq]
             self._forget(stored)
@@ -455,6 +449,15 @@ class Stream:
         for watcher in self.watchers:
             watcher.purged(subject, [stored.seq for stored in gone], counted_by, self._now)
         return len(gone)
+
+    def _to_purge(self, pattern: str | None, keep: int, before: int) -> list[Stored]:
+        """The messages that ``purge`` deletes, oldest first. ``pattern``: None for all subjects."""
+        found = [
+            stored
+            for stored in self._messages.values()
+            if (pattern is None or matches(pattern, _text(stored.subject))) and not 0 < before <= stored.seq
+        ]
+        return found[:-keep] if keep else found
 
     def truncate(self, since: float, now: float) -> None:
         """Lose the messages that were stored from ``since`` on, in seconds. Other messages get their sequences."""

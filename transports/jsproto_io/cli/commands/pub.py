@@ -17,6 +17,7 @@ import typer
 
 from jsproto.errors import MaxPayloadError, NoStreamResponseError
 from jsproto.events import Event, ServerReportedError
+from jsproto.grammar.acks import PubAck
 from jsproto_io.cli import values
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.records import BadInput, BadUsage, open_source, read_lines
@@ -80,12 +81,7 @@ def pub(
         many = body is None and len(file or ()) != 1
         if core and any(each is not None for each in (msg_id, ttl, delay, target)):
             raise BadUsage("--core goes without --msg-id, --ttl, --delay and --target, which are for streams")
-        if msg_id is not None and many and "{n}" not in msg_id:
-            raise BadUsage("several messages with one --msg-id would be stored as one: write {n} for the number")
-        if (delay is None) != (target is None):
-            raise BadUsage("--delay and --target go together: SUBJECT keeps the message until --target gets it")
-        if delay is not None and many:
-            raise BadUsage("--delay is for one message, a BODY or one --file: the next one would replace it")
+        _check_stored(many, msg_id, delay, target)
         options = _options(header, ttl, delay, target)
         payloads = _payloads(body, file)
         with common.connected("pub", event_cb=on_event) as (nc, js):
@@ -117,14 +113,28 @@ def pub(
             if core:
                 screen.dump({"ok": True, "published": stored})
             return
-        if not stored:
-            screen.say("no lines: nothing was published")
-        elif ack is None:
-            screen.say(f"{values.counted(stored, 'message')} published")
-        else:
-            what = f"{values.counted(stored, 'message')} stored, the last" if stored > 1 else "stored"
-            again = f", {duplicates:,} there before" if duplicates else ""
-            screen.say(f"{what} as {ack.seq:,} of stream {ack.stream}{again}")
+        screen.say(_outcome(stored, ack, duplicates))
+
+
+def _check_stored(many: bool, msg_id: str | None, delay: str | None, target: str | None) -> None:
+    """Check what is for streams. ``many``: there may be several messages. BadUsage: it does not fit."""
+    if msg_id is not None and many and "{n}" not in msg_id:
+        raise BadUsage("several messages with one --msg-id would be stored as one: write {n} for the number")
+    if (delay is None) != (target is None):
+        raise BadUsage("--delay and --target go together: SUBJECT keeps the message until --target gets it")
+    if delay is not None and many:
+        raise BadUsage("--delay is for one message, a BODY or one --file: the next one would replace it")
+
+
+def _outcome(number: int, last: PubAck | None, duplicates: int) -> str:
+    """What is said at the end. ``last``: the acknowledgement of the last message, None without a stream."""
+    if not number:
+        return "no lines: nothing was published"
+    if last is None:
+        return f"{values.counted(number, 'message')} published"
+    what = f"{values.counted(number, 'message')} stored, the last" if number > 1 else "stored"
+    again = f", {duplicates:,} there before" if duplicates else ""
+    return f"{what} as {last.seq:,} of stream {last.stream}{again}"
 
 
 def _options(header: list[str] | None, ttl: str | None, delay: str | None, target: str | None) -> dict[str, Any]:

@@ -266,6 +266,17 @@ def check_faults(faults: Any) -> None:
         raise LocalProtocolError(f"faults are a list of Fault, or a function that makes one, not {faults!r:.100}")
 
 
+def _made_faults(faults: FaultSource | None, seed: int, hosts: Sequence[str]) -> Sequence[Fault]:
+    """The faults of a run. LocalProtocolError: what a function has made is no list of faults."""
+    if faults is None:
+        return random_faults(seed, hosts=hosts)
+    if not callable(faults):
+        return faults
+    made = faults(seed)
+    check_faults(made)
+    return made
+
+
 def simulate(
     main: Program,
     *,
@@ -307,11 +318,7 @@ def simulate(
     if clients is None:
         clients = "asyncio" if iscoroutinefunction(main) else "blocking"
     make, is_real = _engine(clients), clients == "threads"
-    if faults is None:
-        faults = random_faults(seed, hosts=list(hosts))
-    elif callable(faults):
-        faults = faults(seed)
-        check_faults(faults)
+    faults = _made_faults(faults, seed, list(hosts))
     entropy = Entropy(seed)
     network = Network(seed, conditions)
     calm = not (conditions.loss or conditions.duplication or conditions.reordering)
