@@ -262,7 +262,7 @@ class Consumers(Streams):
         subject = self.api.consumer_unpin(stream, name)
         return self._ask(subject, dumps({"group": group}), _nothing, now, timeout, about=_about(stream, name))
 
-    def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
+    def acker(self, config: ConsumerConfig, message_class: type[D], facade: object = None) -> Acker[D]:
         """What makes and acknowledges the messages of a consumer with this configuration."""
         of_consumer_config("config", config)
         return Acker(
@@ -276,7 +276,7 @@ class Consumers(Streams):
         info: ConsumerInfo,
         message_class: type[D],
         *,
-        facade: Any = None,
+        facade: object = None,
         priority: Priority | None = None,
         **options: Unpack[DeliveryOptions],
     ) -> PullConsumer[D]:

@@ -155,7 +155,7 @@ class Acker(Conversation, Generic[D]):
     Attributes:
 
     * ``message_class``: the class of the messages.
-    * ``facade``: an object of the driver that the methods of that class need.
+    * ``facade``: an object of the driver that the methods of that class need. The core hands it on.
     * ``wants_acks``: whether the consumer wants acknowledgements.
     """
 
@@ -171,7 +171,7 @@ class Acker(Conversation, Generic[D]):
         *,
         wants_acks: bool = True,
         ack_wait: float = DEFAULT_ACK_WAIT,
-        facade: Any = None,
+        facade: object = None,
     ) -> None:
         """``wants_acks``: False under the policy "none". ``ack_wait``: seconds until the server delivers again."""
         self.message_class = message_class
@@ -303,7 +303,7 @@ class WorkAcker(Acker[D]):
         *,
         wants_acks: bool = True,
         ack_wait: float = DEFAULT_ACK_WAIT,
-        facade: Any = None,
+        facade: object = None,
     ) -> None:
         super().__init__(outbox, requests, message_class, wants_acks=wants_acks, ack_wait=ack_wait, facade=facade)
         self.naks: dict[bytes, bytes] = {}

@@ -251,7 +251,7 @@ class Subscriptions(Consumers):
         *,
         now: float,
         message_class: type[D],
-        facade: Any = None,
+        facade: object = None,
         **options: Unpack[PushOptions],
     ) -> Ticket[PushConsumer[D]]:
         """Subscribe to a push consumer as ``wanted``, found or created.
@@ -277,7 +277,7 @@ class Subscriptions(Consumers):
         *,
         now: float,
         message_class: type[D],
-        facade: Any = None,
+        facade: object = None,
         **options: Unpack[OrderedOptions],
     ) -> Ticket[OrderedConsumer[D]]:
         """Read what ``wanted`` names once and in order. ``message_class`` and ``facade`` are those of ``Acker``.
@@ -302,7 +302,7 @@ class Subscriptions(Consumers):
         *,
         now: float,
         message_class: type[D],
-        facade: Any = None,
+        facade: object = None,
         within: float | None = None,
         **options: Unpack[SourceOptions],
     ) -> SourcingConsumer[D]:
@@ -462,7 +462,7 @@ def _delete_quietly(js: Subscriptions, stream: str, name: str, creation: Ticket[
 
 
 def _subscribe(
-    js: Subscriptions, wanted: SubscriptionSpec, now: float, asked: PushOptions, message_class: type[D], facade: Any
+    js: Subscriptions, wanted: SubscriptionSpec, now: float, asked: PushOptions, message_class: type[D], facade: object
 ) -> Generator[Ticket[Any], Any, PushConsumer[D]]:
     """A subscription to a push consumer as ``wanted``, found or created."""
     stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
@@ -506,7 +506,7 @@ def _subscribe_ordered(
     now: float,
     asked: OrderedOptions,
     message_class: type[D],
-    facade: Any,
+    facade: object,
 ) -> Generator[Ticket[Any], Any, OrderedConsumer[D]]:
     stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
     session = js.session

@@ -41,7 +41,13 @@ from jsproto_io._state.common import Timeout
 from jsproto_io._state.consuming import ConsumerNames, PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
+    from jsproto.client.consume.message import Acker
     from jsproto_io._blocking.connection import Connection
+
+    class ConnectionAcker(Acker["JSMsg"]):
+        """What a connection has given its ``facade``."""
+
+        facade: Connection
 
 
 class JSMsg(ConsumerMsg):
@@ -52,6 +58,8 @@ class JSMsg(ConsumerMsg):
     """
 
     __slots__ = ()
+
+    _acker: ConnectionAcker | None
 
     def ack(self) -> None:
         """Acknowledge the message: it is processed. The server sends no answer.
@@ -98,7 +106,7 @@ class JSMsg(ConsumerMsg):
         """
         limit, acker = seconds(timeout), self._acker
         if acker is not None:
-            connection: Connection = acker.facade
+            connection = acker.facade
             wait = connection._session.options.timeout if limit is None else limit
             connection._ask(lambda now: ack_sync(self, now, wait), wait)
 
