@@ -344,6 +344,36 @@ def test_many_holes_count_as_one() -> None:
     assert told(reading, MessagesMissed) == [MessagesMissed("S", 4, 4 + 2 * count - 2)]
 
 
+@promise("What limits or a purge took before its turn is the event `MessagesMissed`")
+def test_a_hole_before_what_had_no_room_is_told_once() -> None:
+    reading = reading_all(pending_msgs_limit=4)
+    reading.push(4)
+    reading.push(9)
+    reading.h.asked()  # for the state of the stream
+    assert reading.ordered.phase is OrderedPhase.FULL
+    assert reading.take(3) == [1, 2, 3]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 5
+    reading.created(second=None)
+    reading.identify(reading.asked_for_identity(), 1, config=ALL, first_seq=12)
+    assert told(reading, MessagesMissed) == [MessagesMissed("S", 5, 11)]
+
+
+@promise("What limits or a purge took before its turn is the event `MessagesMissed`")
+def test_a_hole_that_is_told_stays_told_when_the_next_message_finds_no_room() -> None:
+    reading = reading_all(pending_msgs_limit=4)
+    reading.push(4, pending=6)
+    reading.status(heartbeat(4, 4))
+    reading.identify(reading.asked_for_identity(), 1, config=ALL, first_seq=11)
+    reading.push(11)
+    assert reading.take(3) == [1, 2, 3]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 11
+    reading.created(second=None)
+    reading.identify(reading.asked_for_identity(), 1, config=ALL, first_seq=11)
+    assert told(reading, MessagesMissed) == [MessagesMissed("S", 5, 10)]
+
+
 def test_a_hole_ends_a_reading_that_must_miss_nothing() -> None:
     reading = reading_all(if_missed="error")
     reading.push(9)

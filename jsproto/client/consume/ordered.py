@@ -292,7 +292,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         super()._overflow(size, now)
         last_reply = self._buffer.raws[-1][1]
         if self._token in last_reply:  # else nothing of this consumer is kept
-            self._floor, _ = jsack_sequences(last_reply)
+            self._floor = max(self._floor, jsack_sequences(last_reply)[0])  # what was told to be missing stays told
         self._count.stream_seq = 0
         self._recreate("the buffer was full", now)
 
@@ -319,7 +319,9 @@ class OrderedConsumer(ResumingBuffer[D]):
     def _create(self, now: float) -> None:
         """Ask for a consumer that starts after the last message kept."""
         self._step(OrderedStep.CREATE)
-        self._floor = self.last_seq
+        self._floor = kept = self.last_seq
+        # What came after a hole may have found no room: the new consumer starts before that hole, which is told once.
+        self._holes = [(last, min(after, kept + 1)) for last, after in self._holes if last < kept]
         self._count = self._seen = DeliverySequence()
         self._start = None
         self._made += 1
