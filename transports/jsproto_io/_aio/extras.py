@@ -71,11 +71,11 @@ class BatchIterator(BatchReaderBase):
             try:
                 return self._taken.popleft()
             except IndexError:
+                if self._finished:
+                    raise StopAsyncIteration from None
                 readable = self._connection._call(self._take_ready)
             if readable is not None:
                 await self._connection._wait(readable)
-            elif self._finished:
-                raise StopAsyncIteration
 
 
 class CallsBack(Served, Takes[Any]):

@@ -59,23 +59,24 @@ class BatchIterator(BatchReaderBase):
                 except IndexError:  # another thread was quicker
                     break
                 yield message
-            if not self._more():
+            if self._finished:
                 return
+            self._more()
 
     def __next__(self) -> StoredMsg:
         while True:
             try:
                 return self._taken.popleft()
             except IndexError:
-                if not self._more():
+                if self._finished:
                     raise StopIteration from None
+                self._more()
 
-    def _more(self) -> bool:
-        """Take what was received, or wait for it. False at the end."""
+    def _more(self) -> None:
+        """Take what was received, or wait for it."""
         readable = self._connection._call(self._take_ready)
         if readable is not None:
             self._connection._wait(readable)
-        return not self._finished
 
 
 class CallsBack(Served, Takes[Any]):

@@ -343,7 +343,7 @@ class BatchReaderBase:
         self._finished = False
 
     def __repr__(self) -> str:
-        state = "at its end" if self._finished else f"read up to sequence {self.last_seq}"
+        state = "at its end" if self._finished and not self._taken else f"read up to sequence {self.last_seq}"
         return f"<{type(self).__name__} of stream {self._core.stream}: {state}>"
 
     @property
@@ -368,10 +368,14 @@ class BatchReaderBase:
             self._pending_closes.append(self._core.close)
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take the received messages. Without any, a ticket to wait for. None at the end, too."""
+        """Take the received messages. Without any, a ticket to wait for. None at the end, too.
+
+        ``_finished``: what was taken is all.
+        """
         messages = self._core.pop_many(MAX_POP, now)
         self._taken.extend(messages)
         if messages or self._taken:  # other threads may have taken these already, and there may be more
+            self._finished = len(messages) < MAX_POP and self._core.finished
             return None
         self._finished = self._core.finished
         return None if self._finished else self._core.readable()
