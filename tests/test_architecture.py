@@ -141,7 +141,6 @@ BENEATH: Final = {
 COMPLEX: Final = 20  # ways through one function: 1, and 1 for each branch, loop, condition and handler
 # Functions that have more, by module: the hot paths of the wire, where a call for each message is too much.
 MORE_COMPLEX: Final = {
-    ("jsproto.client.read.snapshot", "_read_now"),
     ("jsproto.wire.bulk_decoder", "_take_consumer_run"),
     ("jsproto.wire.bulk_decoder", "_take_page"),
     ("jsproto.wire.decoder", "feed"),
@@ -428,6 +427,20 @@ def test_what_is_public_is_documented() -> None:
                 if verb and not member.startswith("_") and not inspect.getdoc(getattr(thing, member)):
                     missing.append(f"{public}.{member}")
         assert missing == [], name
+
+
+def test_reads_override_no_private_hook() -> None:
+    """A class of ``client/read/`` is a whole: what differs is a plan, a guard, or a public verb."""
+    names = [module_name(path) for path in CORE if path.is_relative_to(ROOT / "jsproto" / "client" / "read")]
+    for name in names:
+        for thing in vars(import_module(name)).values():
+            if not (inspect.isclass(thing) and thing.__module__ == name):
+                continue
+            for base in thing.__mro__[1:]:
+                if base.__module__ in names:
+                    hooks = {key for key, value in vars(base).items() if inspect.isfunction(value)}
+                    overridden = {key for key in hooks & {*vars(thing)} if key[0] == "_" and key[:2] != "__"}
+                    assert overridden == set(), thing
 
 
 # -- what is shipped ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from jsproto.errors import MAX_NAMED, LocalProtocolError, RemoteProtocolError
@@ -582,6 +583,13 @@ _VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
 
+@lru_cache(maxsize=16)
+def _numbers(version: str) -> tuple[int, int, int]:
+    """A server's version as numbers. (0, 0, 0): it has none. Servers are few, and are asked about often."""
+    match = _VERSION.match(version)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+
 @dataclass(slots=True)
 class ServerInfo:
     """What a server says of itself in INFO. ``ldm``: lame-duck mode, it is about to go.
@@ -620,13 +628,12 @@ class ServerInfo:
     @property
     def version_tuple(self) -> tuple[int, int, int]:
         """The version as numbers. What follows them is cut: ``2.15.1-RC.1`` is (2, 15, 1). (0, 0, 0): unreadable."""
-        match = _VERSION.match(self.version)
-        return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+        return _numbers(self.version)
 
     def is_before(self, version: str) -> bool:
         """Whether it is known to be older than ``version``, such as ``2.14``. An unreadable version counts as new."""
         wanted = tuple(map(int, version.split(".")))
-        return (0, 0, 0) < self.version_tuple < wanted
+        return (0, 0, 0) < _numbers(self.version) < wanted
 
     @property
     def api_level(self) -> int | None:

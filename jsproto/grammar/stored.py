@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import MAX_UINT64, decode_json
@@ -24,11 +24,16 @@ from jsproto.grammar.times import Moment, as_datetime, parse_timestamp, parse_ti
 
 _SERVER_BLOCK: Final = b"\r\nNats-Stream: "
 _STREAM: Final = b"\r\nNats-Stream:"
+_SUBJECT: Final = b"\r\nNats-Subject:"
 _TIME: Final = b"\r\nNats-Time-Stamp:"
 # The end of the block as every measured server writes it; anything else takes the slow way, with the same result.
 _PAGED = re.compile(
     rb"\r\nNats-Sequence: ([0-9]{1,20}+)\r\nNats-Time-Stamp: [^\r\n]++"
     rb"\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n\r\n"
+)
+_ENDED = re.compile(
+    rb"NATS/1\.0 204 EOB\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n"
+    rb"(?:Nats-UpTo-Sequence: ([0-9]{1,20}+)\r\n)?\r\n"
 )
 _FIRST_END: Final = len(FIRST_LINE) - len(LINE_END)
 _BREAK: Final = re.compile(r"[\r\n\0]")
@@ -68,6 +73,24 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
     return found, number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
 
 
+class PageEnd(NamedTuple):
+    """What the end of a page says: messages left, the last sequence sent, and up to which sequence it holds."""
+
+    pending: int | None
+    last_seq: int | None
+    up_to: int | None
+
+
+def page_end(header: bytes) -> PageEnd:
+    """Of the end of a batch, or of its last reply. None: it does not say so. RemoteProtocolError for no number."""
+    match = _ENDED.fullmatch(header)
+    if match is not None:
+        pending, last, up_to = match.groups()
+        return PageEnd(int(pending), int(last), None if up_to is None else int(up_to))
+    names = (b"Nats-Num-Pending", b"Nats-Last-Sequence", b"Nats-UpTo-Sequence")
+    return PageEnd(*(number(header, name) for name in names))
+
+
 def answerer(header: bytes) -> str:
     """The stream that sent a Direct Get reply: a mirror names itself (FACTS.md F3.3).
 
@@ -82,6 +105,22 @@ def stored_at(header: bytes) -> int:
         return parse_timestamp(_own(header, _TIME))
     except ValueError as error:
         raise RemoteProtocolError(f"Nats-Time-Stamp: {error}", header) from None
+
+
+def subjects_of(headers: Iterable[bytes]) -> list[str]:
+    """The subjects of Direct Get replies, as ``StoredMsg.subject`` has them.
+
+    Raises:
+        RemoteProtocolError: a reply does not say its subject.
+    """
+    subjects = []
+    for header in headers:
+        _, found, rest = header.rpartition(_SUBJECT)
+        value, end, _ = rest.partition(b"\r\n")
+        if not found or not end:
+            raise RemoteProtocolError("a Direct Get reply without Nats-Subject", header)
+        subjects.append(value.strip(b" \t").decode("utf-8", "surrogateescape"))
+    return subjects
 
 
 def _own(header: bytes, field: bytes) -> bytes:
@@ -196,7 +235,7 @@ class StoredMsg:
             return fields[0]
         if fields is not None:
             fields.yes = True  # type: ignore[union-attr]
-        return _own(self._header, b"\r\nNats-Subject:").decode("utf-8", "surrogateescape")
+        return _own(self._header, _SUBJECT).decode("utf-8", "surrogateescape")
 
     @property
     def stream(self) -> str:

@@ -34,7 +34,7 @@ from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
-from tests.client.lagging import LATER, NO_RESPONDERS, Replicas, Stored
+from tests.client.lagging import CREATED, LATER, NO_RESPONDERS, Replicas, Stored
 from tests.harness import Harness
 from tests.marks import promise, requirement
 
@@ -468,6 +468,33 @@ def test_errors_of_the_api() -> None:
     reader.h.answer(lambda pub: {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}})
     with pytest.raises(Error, match="stream not found"):
         ticket.result()
+
+
+def test_a_stream_that_is_offline_is_asked_again() -> None:
+    reader = Reader(Replicas("a"), level="leader").knows(1)
+    ticket = reader.session.get_msg("S", 1, now=reader.h.now)
+    reader.h.answer(lambda pub: {"error": {"code": 500, "err_code": 10118, "description": "stream is offline"}})
+    assert not ticket.done
+    assert reader.wait(ticket).seq == 1
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_an_api_that_stops_is_asked_again(comes_back: bool) -> None:
+    """The server that answered is about to go. Without another one the read says so."""
+    reader = Reader(Replicas("a"), level="leader", timeout=1.0).knows(1)
+    ticket = reader.session.get_msg("S", 1, now=reader.h.now)
+    state = {"config": {"name": "S"}, "created": CREATED, "state": {"last_seq": 1, "messages": 1}}
+    reader.h.answer(lambda pub: state)
+    for _ in range(1 if comes_back else 40):
+        for pub in reader.h.published():
+            reader.h.deliver(pub.reply or b"", b"", NO_RESPONDERS)
+        assert not (comes_back and ticket.done)
+        reader.h.advance(0 if comes_back else 0.05)
+    if comes_back:
+        assert reader.wait(ticket).seq == 1
+    else:
+        with pytest.raises(JetStreamNotAvailableError):
+            ticket.result()
 
 
 def test_a_status_is_an_error() -> None:

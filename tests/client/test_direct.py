@@ -27,7 +27,7 @@ from jsproto.events import UnexpectedMessage
 from jsproto.grammar.columns import _found, stored_columns
 from jsproto.grammar.stored import StoredMsg, next_sequences
 from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Msg, MsgRun, Pub, Unsub
+from jsproto.wire.frames import MsgRun, Pub, Unsub
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND, STATE, TIME, Stream, read_through
 from tests.harness import Harness
 from tests.marks import promise, requirement
@@ -331,14 +331,14 @@ def test_a_page_at_once_is_read_as_message_by_message(
     ("in_columns", "user"), [(False, "X: mine\r\n"), (True, "X: mine\r\n"), (False, ""), (True, "")]
 )
 def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, in_columns: bool, user: str) -> None:
-    one_by_one: list[Msg] = []
-    receive = DirectBatch.receive
+    one_by_one: list[bytes | None] = []
+    receive = DirectBatch._receive_page
 
-    def watched(batch: DirectBatch, message: Msg, now: float) -> None:
-        one_by_one.append(message)
-        receive(batch, message, now)
+    def watched(batch: DirectBatch, header: bytes | None, payload: bytes, now: float) -> None:
+        one_by_one.append(header)
+        receive(batch, header, payload, now)
 
-    monkeypatch.setattr(DirectBatch, "receive", watched)
+    monkeypatch.setattr(DirectBatch, "_receive_page", watched)
     read = Read(page_messages=2000)
     read.requests()
     headers = [stored(seq, last=seq - 1, pending=1000 - seq, user=user) for seq in range(1, 1001)]
@@ -479,7 +479,7 @@ def test_a_row_in_columns_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, use
         monkeypatch.setattr(f"jsproto.{name}", watched)
 
     watch("grammar.columns._found", _found)
-    watch("client.read.direct.next_sequences", next_sequences)
+    watch("client.read.feed.next_sequences", next_sequences)
     read = Read(page_messages=200)
     read.requests()
     read.direct.pop_columns(1, read.h.now)

@@ -17,10 +17,12 @@ from jsproto.grammar.stored import (
     answerer,
     next_sequences,
     number,
+    page_end,
     paging,
     stored_at,
     stored_header,
     stored_messages,
+    subjects_of,
 )
 from tests.grammar.generated import block, pages
 from tests.marks import requirement
@@ -197,3 +199,32 @@ def test_half_of_a_surrogate_pair_is_no_subject() -> None:
     with pytest.raises(RemoteProtocolError, match="a subject or a time that cannot be"):
         stored_header(b"NATS/1.0\r\n\r\n", "S", "s.\ud800", 7, "2026-11-20T21:04:37Z")
     assert b"Nats-Subject: s.\xff\r\n" in stored_header(b"NATS/1.0\r\n\r\n", "S", "s.\udcff", 7, "x")
+
+
+def test_subjects_of_many_replies() -> None:
+    reply = b"NATS/1.0\r\nNats-Subject: mine\r\nNats-Stream: S\r\nNats-Subject: a.b \r\n\r\n"
+    assert subjects_of([reply, reply]) == ["a.b", "a.b"]
+    for broken in (b"NATS/1.0\r\nNats-Stream: S\r\n\r\n", b"NATS/1.0\r\nNats-Subject: a"):
+        with pytest.raises(RemoteProtocolError, match="Nats-Subject"):
+            subjects_of([reply, broken])
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 3\r\nNats-Last-Sequence: 7\r\n\r\n", (3, 7, None)),
+        (
+            b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 3\r\nNats-Last-Sequence: 7\r\nNats-UpTo-Sequence: 9\r\n\r\n",
+            (3, 7, 9),
+        ),
+        (b"NATS/1.0 204\r\nNats-UpTo-Sequence: 9\r\nNats-Num-Pending: 3\r\n\r\n", (3, None, 9)),
+        (b"NATS/1.0 204 EOB\r\n\r\n", (None, None, None)),
+    ],
+)
+def test_the_end_of_a_page(header: bytes, said: tuple[int | None, ...]) -> None:
+    assert page_end(header) == said
+
+
+def test_the_end_of_a_page_that_says_no_number() -> None:
+    with pytest.raises(RemoteProtocolError, match="Nats-Num-Pending"):
+        page_end(b"NATS/1.0 204 EOB\r\nNats-Num-Pending: x\r\nNats-Last-Sequence: 7\r\n\r\n")

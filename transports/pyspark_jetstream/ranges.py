@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from jsproto.client.read.direct import IfDropped
+from jsproto.client.read.plans import IfDropped
 from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError, MirrorAnswerError, StreamRecreatedError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches

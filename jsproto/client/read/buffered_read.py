@@ -14,11 +14,11 @@ from jsproto.client.read.read_buffer import ReadBuffer
 from jsproto.errors import Error, RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import FieldsAsked, StoredMsg, number
-from jsproto.outbox import BulkConversation, Outbox, bulk
-from jsproto.ticket import Live, Readable, Ticket
+from jsproto.outbox import BulkConversation, BulkOutbox, Outbox, bulk
+from jsproto.ticket import Readable, Ticket
 
 
-class BufferedRead(BulkConversation, Live):
+class BufferedRead(BulkConversation):
     """A read whose messages are taken from a buffer.
 
     Attributes:
@@ -46,7 +46,7 @@ class BufferedRead(BulkConversation, Live):
         self.stream = stream
         self.error: Error | None = None
         self.finished = False
-        self._outbox = bulk(outbox)
+        self._outbox = outbox if isinstance(outbox, BulkOutbox) else bulk(outbox)
         self._ready = ReadBuffer()  # may be taken
         self._readable = Readable(outbox.completed)
         self._sid: int  # set where the read subscribes
@@ -66,12 +66,10 @@ class BufferedRead(BulkConversation, Live):
             return None
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
-        """Take up to ``most`` received messages, in order. The next page is requested when few are left."""
+        """Take up to ``most`` received messages, in order."""
         if self._asked is not None and self._asked.yes:
             self._want_columns()
-        messages = self._ready.pop_messages(most, self._asked)
-        self._after_pop(now)
-        return messages
+        return self._ready.pop_messages(most, self._asked)
 
     def pop_columns(self, most: int, now: float) -> StoredColumns:
         """``pop_many`` as columns, at a third of the price where every field is wanted.
@@ -80,23 +78,11 @@ class BufferedRead(BulkConversation, Live):
             RemoteProtocolError: a message has no subject or no time.
         """
         self._want_columns()
-        columns = self._ready.pop_columns(most)
-        self._after_pop(now)
-        return columns
+        return self._ready.pop_columns(most)
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken or the read has finished; fails with why the read broke off."""
         return self._readable.ticket(bool(self._ready) or self.finished, self.error)
-
-    def close(self, now: float) -> None:
-        """Stop reading: buffered messages are dropped, and those under way are ignored."""
-        self._ready.clear()
-        if self.error is None:
-            self._finish()
-
-    def abandon(self, now: float) -> None:
-        """As in ``Live``."""
-        self.close(now)
 
     # -- for the read itself -------------------------------------------------------------------------------------------
 
@@ -106,22 +92,10 @@ class BufferedRead(BulkConversation, Live):
             self._wants_columns = True
             self._outbox.want_fields(self._sid)
 
-    def _after_pop(self, now: float) -> None:
-        """The reader took something: perhaps there is room for more."""
-
-    def _release(self) -> None:
-        """The read has ended: nothing more is asked for or received."""
-
-    def _finish(self) -> None:
-        self.finished = True
-        self._end()
-
-    def _fail(self, error: Error) -> None:
+    def _ended(self, error: Error | None) -> None:
+        """The read has its end, or has failed with ``error``."""
         self.error = error
-        self._end()
-
-    def _end(self) -> None:
-        self._release()
+        self.finished = error is None
         self._wake_reader()
 
     def _wake_reader(self) -> None:

@@ -19,6 +19,7 @@ Which server is asked:
 * At level ``direct`` any replica. Each reply names the stream that sent it, and a mirror's reply is not believed.
 * An answer that proves too little is asked for again after a short, growing pause.
 * After ``DIRECT_TRIES`` such answers the leader is asked: its state first, then the message. Then replicas again.
+* A stream without a leader, or one that is offline, is asked for again. So is an API that has answered before.
 * A read whose time is over fails with StaleReadError, or with the last error.
 
 One gap remains. During a change of leaders two servers may both take themselves for the leader. One may report the
@@ -36,10 +37,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.known_streams import KnownStreams, lost, time_of
+from jsproto.client.read.leader import Answer, Said, heard
 from jsproto.client.read.retry import DIRECT_TRIES, TRY_FOR, consistent_backoff
-from jsproto.client.read.single import UNAVAILABLE, asked_for, direct_message, leader_message, no_direct_get
+from jsproto.client.read.single import asked_for, direct_message, no_direct_get
 from jsproto.errors import (
-    APIError,
     ConnectionClosedError,
     Error,
     IncompleteBatchError,
@@ -54,7 +55,6 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import UnexpectedMessage
-from jsproto.grammar.api import decode_response
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.session_token import SessionToken
@@ -78,33 +78,38 @@ class _Read:
     """One read under way."""
 
     __slots__ = (
-        "asked", "backoff", "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message",
-        "mirror", "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token",
-        "tries", "until",
+        "answered", "asked", "backoff", "confirmed", "error", "first", "found", "is_next", "is_stale", "leader",
+        "message", "mirror", "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout",
+        "token", "tries", "until",
     )  # fmt: skip
 
-    def __init__(self, stream: str, source: str, first: ReadPhase, direct: tuple[str, bytes], leader: bytes) -> None:
+    def __init__(
+        self, stream: str, source: str, first: ReadPhase, direct: tuple[str, bytes], leader: bytes, *, proves: bool,
+        seq: int | None, is_next: bool, until: float, timeout: float,
+    ) -> None:  # fmt: skip
         self.stream = stream
         self.source = source  # the stream that is believed: itself, or the mirror that is asked instead
         self.first = first
         self.subject, self.payload = direct
         self.leader = leader
+        self.proves = proves  # the Direct Get is a multi_last, whose end says which sequence the server has reached
+        self.seq = seq  # the sequence requested
+        self.is_next = is_next  # what is found may have been replaced where the reader cannot see it
+        self.until = until
+        self.timeout = timeout
         self.ticket: Ticket[StoredMsg] = Ticket()
-        self.proves = False  # the Direct Get is a multi_last, whose end says which sequence the server has reached
-        self.is_next = False  # what is found may have been replaced where the reader cannot see it
-        self.seq: int | None = None  # the sequence requested
-        self.mirror = ""  # name of the mirror whose answer arrives
-        self.timeout = self.until = 0.0
+        self.backoff = consistent_backoff()
         self.phase = first
         self.token = b""
         self.asked = ""  # the subject of the question under way
+        self.answered = False  # by somebody, before
         self.tries = 0
-        self.backoff = consistent_backoff()
         self.confirmed = 0  # the leader's last sequence, after it was asked
         self.is_stale = False  # an answer proved too little
         self.found: int | None = None  # the highest sequence that such an answer showed
         self.error: Error | None = None
         self.message: StoredMsg | None = None  # of an answer whose end has not arrived
+        self.mirror = ""  # name of the mirror whose answer arrives
 
     def step(self, step: ReadStep) -> None:
         """Move on as the table says."""
@@ -166,14 +171,12 @@ class ConsistentReads(Conversation):
             ConnectionClosedError: the session or its connection was closed.
             LocalProtocolError: ``stream`` is no name, or the connection refuses the request.
         """
-        read = _Read(stream, source, first, direct, leader)
-        read.proves = proves
-        read.is_next = is_next
-        read.seq = seq
+        read = _Read(
+            stream, source, first, direct, leader, proves=proves, seq=seq, is_next=is_next, until=now + timeout,
+            timeout=timeout,
+        )  # fmt: skip
         self.check_open()
         self.js.api.stream_info(read.stream)  # the name is checked before anything is sent
-        read.timeout = timeout
-        read.until = now + timeout
         self._subscribe()
         self._ask(read, now)
         self._reads[read] = None
@@ -214,23 +217,18 @@ class ConsistentReads(Conversation):
             self._outbox.emit(UnexpectedMessage(subject, "no read waits for it any more"))
             return
         try:
-            if is_no_responders(message):
-                self._nobody(read, now)
-            elif read.phase is ReadPhase.STATE:
-                self._receive_state(read, message, now)
+            if read.phase is ReadPhase.STATE:
+                self._heard(read, heard(message, read.stream), now)
             elif read.phase is ReadPhase.LEADER:
-                self._receive_of_leader(read, message, now)
+                self._heard(read, heard(message, read.stream, read.leader), now)
+            elif is_no_responders(message):
+                self._retry_read(read, no_direct_get(read.stream, read.subject), now)
             elif read.proves:
                 self._receive_part(read, message, now)
             else:
                 self._receive_direct(read, message, now)
         except IncompleteBatchError as error:
             self._retry_read(read, error, now)
-        except APIError as error:
-            if error.code == UNAVAILABLE:  # no leader just now
-                self._retry_read(read, error, now)
-            else:
-                self._fail(read, error)
         except Error as error:
             self._fail(read, error)
 
@@ -386,12 +384,28 @@ class ConsistentReads(Conversation):
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _nobody(self, read: _Read, now: float) -> None:
-        if read.phase is not ReadPhase.DIRECT:
-            raise JetStreamNotAvailableError(self.js.api.stream_info(read.stream))
-        self._retry_read(read, no_direct_get(read.stream, read.subject), now)
+    def _heard(self, read: _Read, answer: Answer, now: float) -> None:
+        """The leader's answer.
+
+        Raises:
+            Error: the read fails with it.
+        """
+        said, info, found, error = answer
+        if said is Said.NO_API:
+            error = JetStreamNotAvailableError(self.js.api.stream_info(read.stream))
+        was_answered, read.answered = read.answered, read.answered or said is not Said.NO_API
+        if said is Said.NO_LEADER or (said is Said.NO_API and was_answered):
+            self._retry_read(read, error, now)
+        elif info is not None:
+            self._receive_state(read, info, now)
+        elif said is Said.MESSAGE or said is Said.NOTHING:
+            self._receive_of_leader(read, found, error, now)
+        else:
+            assert error is not None  # it is no answer
+            raise error
 
     def _receive_direct(self, read: _Read, message: Msg, now: float) -> None:
+        read.answered = True
         try:
             found = direct_message(read.stream, read.leader, message)
         except MessageNotFoundError as error:
@@ -417,6 +431,7 @@ class ConsistentReads(Conversation):
 
     def _receive_part(self, read: _Read, message: Msg, now: float) -> None:
         """Of an answer that ends with up to where it holds."""
+        read.answered = True
         header = message.header
         if header is None:
             raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
@@ -468,8 +483,7 @@ class ConsistentReads(Conversation):
         else:
             self._stale(read, None, now)
 
-    def _receive_state(self, read: _Read, message: Msg, now: float) -> None:
-        info = StreamInfo.from_json(decode_response(message.payload, about=f"stream {read.stream}"))
+    def _receive_state(self, read: _Read, info: StreamInfo, now: float) -> None:
         read.confirmed = last_seq = info.state.last_seq
         verdict = self.known.heard(read.stream, info, now)
         if verdict in NEGATIVE:
@@ -482,14 +496,10 @@ class ConsistentReads(Conversation):
             read.step(ReadStep.CONFIRM)
             self._ask(read, now)
 
-    def _receive_of_leader(self, read: _Read, message: Msg, now: float) -> None:
-        found: StoredMsg | None = None
-        try:
-            found = leader_message(read.stream, read.leader, message)
-        except MessageNotFoundError as error:
-            if read.confirmed >= self._floor(read):
-                self._fail(read, error)
-                return
+    def _receive_of_leader(self, read: _Read, found: StoredMsg | None, error: Error | None, now: float) -> None:
+        """The message, or the error that says that there is none."""
+        if error is not None and read.confirmed >= self._floor(read):
+            raise error
         floor = self._floor(read)
         if found is not None and (read.confirmed >= floor or found.seq >= floor):
             self._succeed(read, found, now)

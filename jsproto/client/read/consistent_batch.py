@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from jsproto.client.read.direct import DirectBatch
-from jsproto.client.read.known_streams import KnownStreams, time_of
+from jsproto.client.read.known_streams import time_of
 from jsproto.client.read.multi import checked_few
 from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import Error, StaleReadError
@@ -27,17 +27,70 @@ from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import StoredMsg, check_seq
 from jsproto.grammar.subjects import check_name
-from jsproto.rules.position import NEGATIVE, Verdict
+from jsproto.rules.position import Verdict
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.read.consistency import ConsistentReads
+    from jsproto.client.read.leader import Provable
+
+
+class SessionGuard:
+    """What a session demands of its batches (``leader.Guard``), and of its snapshots (``SnapshotGuard``)."""
+
+    __slots__ = ("_proof", "_reads", "_stream", "_timeout")
+
+    def __init__(self, reads: ConsistentReads, stream: str, timeout: float) -> None:
+        """``timeout``: seconds for a proof."""
+        self._reads = reads
+        self._stream = stream
+        self._timeout = timeout
+        self._proof: Ticket[None] | None = None  # the one that the batch waits for
+
+    def floor(self) -> int:
+        """The token, which may rise while the batch is read."""
+        return self._reads.known.token[self._stream].floor
+
+    def owes(self) -> bool:
+        """As in ``KnownStreams``."""
+        return self._reads.known.owes(self._stream)
+
+    def prove(self, read: Provable, now: float) -> None:
+        """Have the position proved, and tell ``read``."""
+        self._proof = proof = self._reads.prove(self._stream, now, self._timeout)
+        self._reads.js.session.run(self._proved(read, proof))
+
+    def _proved(self, read: Provable, proof: Ticket[None]) -> Generator[Ticket[Any], Any, None]:
+        error: Error | None = None
+        try:
+            yield proof
+        except Error as failed:
+            error = failed
+        if proof is self._proof:  # else the link was lost meanwhile, and another one is awaited
+            read.proved(error, self._reads.js.session.now)
+
+    def heard(self, info: StreamInfo, now: float) -> tuple[Verdict, StreamPosition]:
+        """What the leader says of the session's position."""
+        known = self._reads.known
+        return known.heard(self._stream, info, now), known.position(self._stream)
+
+    def proof(self, now: float) -> Ticket[None] | None:
+        """As in ``SnapshotGuard``."""
+        return self._reads.prove(self._stream, now, self._timeout) if self.owes() else None
+
+    def doubt(self) -> None:
+        """As in ``SnapshotGuard``."""
+        self._reads.known.doubt(self._stream)
+
+    def stale(self, least: int, come_to: int) -> Error:
+        """The servers have not come to the token."""
+        return StaleReadError(self._stream, least, come_to)
 
 
 class SessionBatch(DirectBatch):
     """A stream from a sequence on, to its end, and not before the session's token. Verbs: ``DirectBatch``."""
 
-    __slots__ = ("_is_proving", "_reads")
+    __slots__ = ("_known",)
 
     def __init__(
         self, reads: ConsistentReads, stream: str, *, now: float, seq: int, subject: str | None, batch: int | None,
@@ -45,13 +98,12 @@ class SessionBatch(DirectBatch):
     ) -> None:  # fmt: skip
         """The keywords are those of ``ConsistentSession.get_batch``."""
         check_seq(seq)
-        self._reads = reads
-        self._is_proving = False
+        self._known = reads.known
         js = reads.js
         super().__init__(
             js.session, check_name(stream), api=js.api, inbox=js.session.new_inbox(), draw=js.session.draw, now=now,
-            seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
-            timeout=timeout,
+            seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, timeout=timeout,
+            guard=SessionGuard(reads, stream, timeout),
         )  # fmt: skip
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
@@ -72,46 +124,6 @@ class SessionBatch(DirectBatch):
             self._known.saw(self.stream, columns.seqs[-1], time_of(columns.raw_headers[-1]))
         return columns
 
-    @property
-    def _known(self) -> KnownStreams:
-        return self._reads.known
-
-    def _ask(self, now: float) -> None:
-        if self._is_proving or not self._known.owes(self.stream):
-            self._waiting = self._is_proving
-            if not self._is_proving:
-                super()._ask(now)
-            return
-        self._is_proving = self._waiting = True
-        self._timers.clear()
-        self._reads.js.session.run(self._proved(self._reads.prove(self.stream, now, self._timeout)))
-
-    def _proved(self, proof: Ticket[None]) -> Generator[Ticket[Any], Any, None]:
-        """Go on once the position is proved."""
-        try:
-            yield proof
-        except Error as error:
-            if not self.finished and self.error is None:
-                self._fail(error)
-            return
-        self._is_proving = False
-        if not self.finished and self.error is None:
-            self._ask(self._reads.js.session.now)
-
-    def _judge(self, info: StreamInfo, now: float) -> tuple[Verdict, StreamPosition]:
-        """What the leader says of the session's position counts, too."""
-        verdict, position = super()._judge(info, now)
-        if verdict in NEGATIVE or verdict is Verdict.ASK_AGAIN:
-            return verdict, position
-        return self._known.heard(self.stream, info, now), self._known.position(self.stream)
-
-    def _must_reach(self) -> int:
-        """The token counts too, which may rise while the batch is read."""
-        return max(super()._must_reach(), self._known.token[self.stream].floor)
-
-    def _stale_error(self, last_seq: int) -> Error:
-        return StaleReadError(self.stream, self._must_reach(), last_seq)
-
 
 class SessionLastMsgs(Snapshot):
     """The last message of each of some subjects, at one sequence: the session's token, or later.
@@ -130,6 +142,7 @@ class SessionLastMsgs(Snapshot):
         super().__init__(
             reads.js, check_name(stream), checked_few(subjects), now=now, at_once=True,
             least=reads.known.token[stream].floor, max_bytes=max_bytes, timeout=timeout,
+            guard=SessionGuard(reads, stream, timeout),
         )  # fmt: skip
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
@@ -138,13 +151,3 @@ class SessionLastMsgs(Snapshot):
         if messages:
             self._reads.known.saw(self.stream, messages[-1].seq, time_of(messages[-1].raw_headers))
         return messages
-
-    def _read_now(self) -> Generator[Ticket[Any], Any, None]:
-        known = self._reads.known
-        if known.owes(self.stream):
-            yield self._reads.prove(self.stream, self._now, self._timeout)
-        try:
-            yield from super()._read_now()
-        except StaleReadError:
-            known.doubt(self.stream)  # the next read asks the leader why
-            raise

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsproto.client.read.proof import prove
 from jsproto.client.read.retry import TRY_FOR, consistent_backoff
-from jsproto.client.read.single import UNAVAILABLE
+from jsproto.client.read.single import is_without_leader
 from jsproto.errors import (
     APIError,
     Error,
@@ -257,7 +257,7 @@ class KnownStreams(Conversation):
 
     def _failed(self, stream: str, error: Error, now: float) -> None:
         """The leader could not be asked: again, while somebody waits, unless it has refused."""
-        if self._js.session.closed_error is not None or (isinstance(error, APIError) and error.code != UNAVAILABLE):
+        if self._js.session.closed_error is not None or (isinstance(error, APIError) and not is_without_leader(error)):
             self._settle(stream, error)
             return
         for wait in self._waits:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from jsproto.client.read.direct import IF_DROPPED, IfDropped
+from jsproto.client.read.plans import IF_DROPPED, IfDropped
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.options import Option, of_count, of_words
 from jsproto.grammar.stored import check_seq

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final
 
 from jsproto.grammar.columns import StoredColumns, joined, stored_columns
@@ -45,9 +44,9 @@ class ReadBuffer:
         self._blocks += others._blocks
         self._count += others._count
 
-    def headers(self) -> Iterator[bytes]:
+    def headers(self) -> list[bytes]:
         """The header blocks, of which none was taken."""
-        return chain.from_iterable(block.raw_headers for block in self._blocks)
+        return [header for block in self._blocks for header in block.raw_headers]
 
     def clear(self) -> None:
         """Drop them all."""

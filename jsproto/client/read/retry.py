@@ -51,8 +51,8 @@ class Retries:
     def __init__(self, timeout: float, now: float) -> None:
         """``timeout``: seconds without an answer that is believed."""
         self._timeout = timeout
-        self._mirror_backoff = Backoff(MIRROR_PAUSE, LONGEST_MIRROR_PAUSE)
-        self._lag_backoff = Backoff(ASK_AGAIN, LONGEST_LAG_PAUSE)
+        self._mirror_backoff: Backoff | None = None  # made when it is needed: most reads never fail
+        self._lag_backoff: Backoff | None = None
         self.mirrors = self.lags = 0
         self.until = now + timeout
         self.page_was_empty = False
@@ -60,7 +60,7 @@ class Retries:
     def asked(self, now: float) -> None:
         """A page is asked for. Without failures before it, ``timeout`` starts anew."""
         if not self.mirrors and not self.lags:
-            self.extend(now)
+            self.until = now + self._timeout
 
     def extend(self, now: float) -> None:
         """The leader gave a message: ``timeout`` starts anew."""
@@ -71,22 +71,30 @@ class Retries:
         self.mirrors += 1
         if now >= self.until:
             return None
-        return 0.0 if self.mirrors <= _MIRRORS_AT_ONCE else self._mirror_backoff.failed(now)
+        if self.mirrors <= _MIRRORS_AT_ONCE:
+            return 0.0
+        if self._mirror_backoff is None:
+            self._mirror_backoff = Backoff(MIRROR_PAUSE, LONGEST_MIRROR_PAUSE)
+        return self._mirror_backoff.failed(now)
 
     def replica_lagged(self, now: float) -> float | None:
         """Seconds until the page is asked for again, None to give up."""
         if now >= self.until:
             return None
         self.lags += 1
-        return 0.0 if self.lags <= _LAGS_AT_ONCE else self._lag_backoff.failed(now)
+        if self.lags <= _LAGS_AT_ONCE:
+            return 0.0
+        if self._lag_backoff is None:
+            self._lag_backoff = Backoff(ASK_AGAIN, LONGEST_LAG_PAUSE)
+        return self._lag_backoff.failed(now)
 
     def stream_answered(self) -> None:
         """The stream itself answered, not a mirror."""
         self.mirrors = 0
-        self._mirror_backoff.reset()
+        self._mirror_backoff = None
 
     def page_arrived(self) -> None:
         """A page with messages arrived whole."""
         self.page_was_empty = False
         self.lags = 0
-        self._lag_backoff.reset()
+        self._lag_backoff = None

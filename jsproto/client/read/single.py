@@ -15,8 +15,10 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from jsproto.api_errors import NoMessageFoundError
+from jsproto.api_errors import NoMessageFoundError, StreamOfflineError
 from jsproto.errors import (
+    APIError,
+    Error,
     LocalProtocolError,
     MessageNotFoundError,
     NoRespondersError,
@@ -38,7 +40,7 @@ LEVELS: Final = get_args(ReadLevel)
 Asked: TypeAlias = Mapping[str, Any] | bytes
 """What ``selection`` returns, or the same as JSON."""
 
-UNAVAILABLE: Final = 503  # code of an APIError: the stream has no leader just now
+_UNAVAILABLE: Final = 503  # code of an APIError: the stream has no leader just now
 _PLAIN: Final = b"NATS/1.0\r\n\r\n"
 
 
@@ -89,6 +91,11 @@ def no_direct_get(stream: str, subject: str) -> NoRespondersError:
         f"stream {stream} does not exist or does not allow Direct Gets, which "
         f"update_stream({stream!r}, allow_direct=True) switches on, or no server of it answers now",
     )
+
+
+def is_without_leader(error: Error) -> bool:
+    """Whether ``error`` says that the stream has no leader just now, or is offline: ask again."""
+    return isinstance(error, APIError) and (error.code == _UNAVAILABLE or isinstance(error, StreamOfflineError))
 
 
 def asked_for(stream: str, asked: Asked) -> str:

@@ -21,6 +21,7 @@ How it works, at an earlier sequence:
 
 Rules:
 
+* From 2.12 on one answer about a few subjects is all (``at_once``). A script goes on only where the answer has a rest.
 * Messages are given out when all have come. So a snapshot needs memory for the messages that it shows.
 * Purges, deletions and what limits drop have no sequence. A subject that loses a message to them meanwhile may show
   that message, an older one, or none.
@@ -35,19 +36,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.read.direct import DirectBatch
-from jsproto.client.read.multi import LastAnswer, checked_subjects
+from jsproto.client.read.feed import PAGE_BYTES, check_bounds
+from jsproto.client.read.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
 from jsproto.client.read.options import AnswerOptions
-from jsproto.client.read.page import PAGE_BYTES, check_bounds
-from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
+from jsproto.client.read.past import Past, rolls_up_all
+from jsproto.client.read.subject_list import (
+    GROUP_BYTES,
+    LARGEST_IN_JSON,
+    TIMES_LISTED,
+    SubjectList,
+    is_literal,
+    matcher,
+)
 from jsproto.errors import (
     Error,
     IncompleteBatchError,
-    LocalProtocolError,
-    MessageNotFoundError,
     RemoteProtocolError,
     SnapshotError,
     StaleReadError,
@@ -55,15 +63,14 @@ from jsproto.errors import (
     TooManyResultsError,
 )
 from jsproto.grammar.position import StreamPosition
-from jsproto.grammar.publish_headers import ROLLUP
-from jsproto.grammar.stored import StoredMsg, check_seq
-from jsproto.grammar.times import instant
+from jsproto.grammar.stored import StoredMsg
+from jsproto.rules.belief import Phase
 from jsproto.rules.position import StreamFacts, Verdict, judge
 from jsproto.ticket import Live, Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.read.api import Reads
-    from jsproto.grammar.config import StreamInfo
+    from jsproto.grammar.config import ServerInfo, StreamInfo
     from jsproto.grammar.times import Point
 
 CATCH_UP_BYTES: Final = 64 * 1024  # asked for at once, at least, so that a few writers are not faster
@@ -71,6 +78,17 @@ MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
 _NO_LIMIT: Final = 1 << 62
+_SEQ: Final = attrgetter("seq")
+
+
+class SnapshotGuard(Protocol):
+    """What a session demands of a snapshot."""
+
+    def proof(self, now: float) -> Ticket[None] | None:
+        """The proof of the session's position, if one is owed."""
+
+    def doubt(self) -> None:
+        """No server has come to the session's position: the next read asks the leader why."""
 
 
 class Snapshot(Live):
@@ -83,6 +101,7 @@ class Snapshot(Live):
         "_at_once",
         "_began",
         "_closed",
+        "_first",
         "_js",
         "_last_seq",
         "_least",
@@ -91,6 +110,7 @@ class Snapshot(Live):
         "_most",
         "_read",
         "_ready",
+        "_shows_one_moment",
         "_timeout",
         "_up_to_seq",
         "_wanted",
@@ -111,6 +131,7 @@ class Snapshot(Live):
         least: int = 0,
         max_bytes: int | None = None,
         timeout: float = 5.0,
+        guard: SnapshotGuard | None = None,
     ) -> None:
         """Read the last message of each of ``subjects`` (wildcards allowed).
 
@@ -120,6 +141,7 @@ class Snapshot(Live):
         * ``at_once``: what the server that answers has, without a question to the leader.
         * ``least``: a sequence that the answer must have reached.
         * ``max_bytes``: of one page, 8 MiB when None. ``timeout``: seconds for each step.
+        * ``guard``: what a session demands besides.
 
         The read fails with:
             SnapshotError: the stream keeps too little history, or is written faster than it can be read.
@@ -142,49 +164,67 @@ class Snapshot(Live):
         self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         self._timeout = timeout
         self._began = now
-        self._list = SubjectList(js, stream, wanted, now=lambda: self._now, timeout=timeout)
         self._closed = False
         self._read: DirectBatch | None = None
         self._ready: deque[StoredMsg] = deque()
         self._up_to_seq: int | None = None
         self._last_seq = 0
-        script = self._read_now() if at is None else self._read_at(at)
-        self._work: Ticket[None] = js.session.run(script)
+        self._list: SubjectList
+        self._first: LastAnswer | None = None
+        self._work: Ticket[None]
+        self._shows_one_moment = _holds_writes_back(js.session.server)
+        if at_once and at is None and guard is None and not least and self._fits_one_answer:
+            self._read = self._first = LastAnswer(
+                js.session, stream, wanted, api=js.api, inbox=js.session.new_inbox(), draw=js.session.draw, now=now,
+                batch=most, max_bytes=max_bytes, timeout=timeout,
+            )  # fmt: skip
+        else:
+            script = self._read_now() if at is None else self._read_at(at)
+            self._begin(script if guard is None else self._guarded(script, guard))
 
     # -- the verbs -----------------------------------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
         """Whether all messages came and were taken."""
+        first = self._first
+        if first is not None and not self._closed and (first.phase is not Phase.ENDED or not self._settle(first)):
+            return False
         return self._closed or (self._work.done and self._work.error is None and not self._ready)
 
     @property
     def error(self) -> Error | None:
         """Why it cannot be had. None while it is read, and after a success."""
-        return self._work.error
+        return self._work.error if self._settled else None
 
     @property
     def up_to_seq(self) -> int | None:
         """The sequence of the stream that it shows. None while it is read."""
-        return self._up_to_seq
+        return self._up_to_seq if self._settled else None
 
     @property
     def num_pending(self) -> int | None:
         """Messages that were not taken yet. None while it is read."""
-        return len(self._ready) if self._work.done else None
+        return len(self._ready) if self._settled and self._work.done else None
 
     @property
     def last_seq(self) -> int:
         """The sequence of its last message. 0 before there is one."""
-        return self._last_seq
+        return self._last_seq if self._settled else 0
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` messages, in the order of the stream."""
+        first = self._first
+        if first is not None and first.phase is Phase.ENDED:
+            self._settle(first)
         ready = self._ready
         return [ready.popleft() for _ in range(min(most, len(ready)))]
 
     def readable(self) -> Ticket[None]:
-        """Completed when all messages are there. Fails with why they cannot be had."""
+        """Completed when all messages are there, or more has to be asked for. Fails with why they cannot be had."""
+        first = self._first
+        if first is not None and (first.phase is not Phase.ENDED or not self._settle(first)):
+            return first.readable()
         return self._work
 
     def close(self, now: float) -> None:
@@ -201,65 +241,124 @@ class Snapshot(Live):
     def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:
         """A script: wait until all messages are there."""
         try:
-            yield self._work
+            yield self.readable()
+            yield self.readable()  # the first answer may have a rest
         except Abandoned:
             self.close(self._now)
             raise
         return self
 
+    # -- one answer ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _fits_one_answer(self) -> bool:
+        """Whether one request can ask for what is wanted, and its answer is as of one moment."""
+        wanted, most = self._wanted, min(GROUP_BYTES, self._js.session.max_payload // 2)
+        is_small = len(wanted) <= MAX_SUBJECTS and LARGEST_IN_JSON * sum(map(len, wanted)) <= most
+        return is_small and self._shows_one_moment
+
+    @property
+    def _settled(self) -> bool:
+        """Whether the first answer has been looked at."""
+        return self._first is None or self._settle(self._first)
+
+    def _settle(self, first: LastAnswer) -> bool:
+        """The first answer is all, if it has come. Else a script reads the rest. False: it has not come."""
+        if first.phase is not Phase.ENDED:
+            return False
+        self._first = None
+        if first.rest and first.error is None and not self._closed:
+            self._begin(self._read_now(first))
+            return True
+        self._work = Ticket()
+        if first.error is not None:
+            self._work.fail(first.error)
+        else:
+            self._work.succeed(None)
+            self._give(first.pop_many(_NO_LIMIT, self._began), first.up_to_seq or 0)
+        return True
+
+    def _begin(self, script: Generator[Ticket[Any], Any, None]) -> None:
+        """Read by a script."""
+        self._list = SubjectList(self._js, self.stream, self._wanted, now=lambda: self._now, timeout=self._timeout)
+        self._work = self._js.session.run(script)
+
+    def _guarded(
+        self, script: Generator[Ticket[Any], Any, None], guard: SnapshotGuard
+    ) -> Generator[Ticket[Any], Any, None]:
+        """``script``, once the session's position is proved."""
+        proof = guard.proof(self._now)
+        if proof is not None:
+            yield proof
+        try:
+            yield from script
+        except StaleReadError:
+            guard.doubt()
+            raise
+
     # -- as of now -----------------------------------------------------------------------------------------------------
 
-    def _read_now(self) -> Generator[Ticket[Any], Any, None]:
+    def _read_now(self, first: LastAnswer | None = None) -> Generator[Ticket[Any], Any, None]:
+        """``first``: the first answer, if it has come."""
         info: StreamInfo | None = None
         if not self._at_once:
             info = yield self._state()
-        least = info.state.last_seq if info is not None else self._least
-        created = info.created if info is not None else None
-        server = self._js.session.server
-        shows_one_moment = server is None or not server.is_before(_HOLDS_WRITES_BACK)
-        shown: dict[str, StoredMsg] = {}
-        moments: list[int] = []  # each answer is as of this sequence, or of a later one
-        oldest = _NO_LIMIT  # when the oldest message that was shown was stored
-        room = self._max_bytes
-        refused = 0
+        least = self._least if info is None else info.state.last_seq
+        shown = _Shown(least, self._max_bytes, None if info is None else info.created)
         groups: deque[Sequence[str]] = deque([self._wanted])
         if not self._list.fits_one_request:
-            groups = deque(self._list.in_groups((yield from self._list.names())))
+            groups = yield from self._groups()
+        refused = 0
         while groups:
             group = groups.popleft()
-            is_whole = shows_one_moment and not moments and not groups and self._list.listed_at is None
-            most = self._most if is_whole else None
-            answer = self._answer(group, least=max([least, *moments]), created=created, batch=most, max_bytes=room)
             try:
-                yield from self._wait_for(answer)
+                groups.extendleft((yield from self._read_group(group, shown, first, is_last=not groups)))
+                first = None
             except TooManyResultsError:
                 refused += 1
                 if self._at_once or refused > TIMES_LISTED:
                     raise
-                groups = deque(self._list.in_groups((yield from self._list.names())))
-                continue
-            messages = self._messages_of(answer, group)
-            created = answer.created
-            if created is None:
-                oldest = min([oldest, answer.witnessed_at or oldest, *(each.timestamp for each in messages)])
-            shown.update((each.subject, each) for each in messages)
-            assert answer.up_to_seq is not None  # it has ended
-            moments.append(answer.up_to_seq)
-            if answer.rest and not messages:  # a witness took all the room
-                if room >= _NO_LIMIT:
-                    raise RemoteProtocolError(f"an answer shows nothing, and says that {answer.rest} are left")
-                room *= 2
-            if answer.rest and len(messages) != most:
-                names = group if all(map(is_literal, group)) else (yield from self._list.names())
-                groups.extendleft(reversed(self._list.in_groups([name for name in names if name not in shown])))
+                groups = yield from self._groups()
+        if self._list.listed_at is None and len(shown.moments) == 1 and self._shows_one_moment:
+            self._give(shown.parts[0], max(least, *shown.moments))
+            return
         if self._list.listed_at is not None:
-            moments.append(self._list.listed_at)
-        up_to = max(least, *moments)
-        if len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment:
-            rollups = info is None or bool(info.config.allow_rollup_hdrs)
-            up_to = yield from self._catch_up(shown, min(moments), up_to, rollups)
-            yield from self._check_identity(created, oldest)
-        self._give(shown, up_to)
+            shown.moments.append(self._list.listed_at)
+        by_subject = shown.by_subject()
+        rollups = info is None or bool(info.config.allow_rollup_hdrs)
+        up_to = yield from self._catch_up(by_subject, min(shown.moments), max(least, *shown.moments), rollups)
+        yield from self._check_identity(shown.created, shown.oldest())
+        self._give(by_subject.values(), up_to)
+
+    def _groups(self) -> Generator[Ticket[Any], Any, deque[Sequence[str]]]:
+        """All that is wanted, by name."""
+        return deque(self._list.in_groups((yield from self._list.names())))
+
+    def _read_group(
+        self, group: Sequence[str], shown: _Shown, answer: LastAnswer | None, *, is_last: bool
+    ) -> Generator[Ticket[Any], Any, list[Sequence[str]]]:
+        """Ask for ``group``. Returns what did not fit into the answer, in groups, the last one first.
+
+        ``answer``: where it has come already. ``is_last``: no other group is to come.
+        """
+        is_whole = is_last and not shown.moments and self._list.listed_at is None and self._shows_one_moment
+        most = self._most if is_whole else None
+        if answer is None:
+            answer = self._answer(
+                group, least=max([shown.least, *shown.moments]), created=shown.created, batch=most, max_bytes=shown.room
+            )
+            yield from self._wait_for(answer)
+        messages = answer.pop_many(_NO_LIMIT, self._now)
+        shown.add(answer, messages)
+        if not answer.rest:
+            return []
+        if not messages:
+            shown.make_room(answer.rest)
+        if len(messages) == most:
+            return []
+        names = group if all(map(is_literal, group)) else (yield from self._list.names())
+        by_subject = shown.by_subject()
+        return self._list.in_groups([name for name in names if name not in by_subject])[::-1]
 
     def _catch_up(
         self, shown: dict[str, StoredMsg], begun: int, up_to: int, rollups: bool
@@ -281,7 +380,7 @@ class Snapshot(Live):
         while messages := (yield from self._next_of(read)):
             count += len(messages)
             for each in messages:
-                if rollups and _rolls_up_all(each):
+                if rollups and rolls_up_all(each):
                     for name in [name for name, old in shown.items() if old.seq < each.seq]:
                         del shown[name]
                 if is_wanted(each.subject):
@@ -306,13 +405,14 @@ class Snapshot(Live):
     # -- as of an earlier sequence -------------------------------------------------------------------------------------
 
     def _read_at(self, at: Point) -> Generator[Ticket[Any], Any, None]:
+        past = Past(self._js, self.stream, self._list, now=lambda: self._now, timeout=self._timeout)
         info: StreamInfo = yield self._state()
-        up_to = yield from self._sequence_at(at, info)
+        up_to = yield from past.sequence_at(at, info)
         if not up_to:
-            self._give({}, 0)
+            self._give((), 0)
             return
-        witness = yield from self._last_until(up_to)
-        self._check_gap(info, witness[1], up_to)
+        witness = yield from past.last_until(up_to)
+        past.check_gap(info, witness[1], up_to)
         names = yield from self._list.names()
         shown: dict[str, StoredMsg] = {}
         groups = deque(self._list.in_groups(names) if witness[1] else ())
@@ -333,119 +433,15 @@ class Snapshot(Live):
                 half = len(group) // 2
                 groups.extendleft([group[half:], group[:half]])
                 continue
-            shown.update((each.subject, each) for each in self._messages_of(answer, group))
+            shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._now))
         now: StreamInfo = yield self._state()
         self._check_same(now, info.created)
-        yield from self._check_rollup(now, up_to)
+        yield from past.check_rollup(now, up_to)
         first_seqs = info.state.first_seq, now.state.first_seq
-        yield from self._explain(
+        yield from past.explain(
             [name for name in names if name not in shown], now, first_seqs[0] < first_seqs[1], up_to
         )
-        self._give(shown, up_to)
-
-    def _check_gap(self, info: StreamInfo, last: int, up_to: int) -> None:
-        """Check that a replica that lags cannot show what was overwritten. ``last``: the sequence of the witness.
-
-        Replicas of streams on disk show nothing up to a sequence that they have not reached. Those in memory do.
-
-        Raises:
-            SnapshotError: a replica that has come to ``last`` only might answer.
-        """
-        config = info.config
-        forgets = (config.max_msgs_per_subject or 0) > 0 or config.allow_rollup_hdrs
-        if last < up_to and forgets and config.storage == "memory" and (config.num_replicas or 1) > 1:
-            raise SnapshotError(
-                f"message {up_to} is gone, and a replica in memory does not say that it has not come so far", up_to
-            )
-
-    def _check_rollup(self, info: StreamInfo, up_to: int) -> Generator[Ticket[Any], Any, None]:
-        """SnapshotError where the stream begins with a rollup of all subjects that is newer than ``up_to``."""
-        if not info.config.allow_rollup_hdrs or info.state.first_seq <= up_to or not info.state.messages:
-            return
-        try:
-            first: StoredMsg = yield self._js.get_msg(
-                self.stream, info.state.first_seq, level="leader", now=self._now, timeout=self._timeout
-            )
-        except MessageNotFoundError:
-            return  # dropped just now: deletions have no sequence
-        if _rolls_up_all(first):
-            raise SnapshotError(f"message {first.seq} has replaced all messages before it", up_to)
-
-    def _explain(
-        self, missing: list[str], info: StreamInfo, is_dropping: bool, up_to: int
-    ) -> Generator[Ticket[Any], Any, None]:
-        """Show that subjects which did not come are newer, or gone.
-
-        ``is_dropping``: the stream lost its first messages meanwhile.
-
-        Raises:
-            SnapshotError: it cannot be shown of one.
-        """
-        config, state = info.config, info.state
-        if not missing or state.messages == state.last_seq:
-            return  # nothing was ever removed: what did not come is newer
-        kept = config.max_msgs_per_subject or 0
-        counts = yield from self._list.counts()
-        for name in missing:
-            count = counts.get(name, 0)
-            if not count:
-                continue
-            is_doubtful = is_dropping or 0 < kept <= count
-            if not is_doubtful and config.allow_rollup_hdrs:
-                is_doubtful = yield from self._was_rolled_up(name)
-            if is_doubtful:
-                limit = f"; max_msgs_per_subject is {kept}" if kept else ""
-                raise SnapshotError(f"{name} may have been overwritten since, or before it was read{limit}", up_to)
-
-    def _was_rolled_up(self, name: str) -> Generator[Ticket[Any], Any, bool]:
-        """Whether the first message of a subject took the place of those before it, or is gone again."""
-        try:
-            first: StoredMsg = yield self._js.get_msg(
-                self.stream, subject=name, next=True, level="leader", now=self._now, timeout=self._timeout
-            )
-        except MessageNotFoundError:
-            return True
-        return ROLLUP in first.headers
-
-    def _sequence_at(self, at: Point, info: StreamInfo) -> Generator[Ticket[Any], Any, int]:
-        """The last sequence that belongs to the snapshot."""
-        if not isinstance(at, int) and info.ts is not None and instant(at) > info.ts:
-            raise LocalProtocolError("at is later than the server's clock: nobody knows the stream of then yet")
-        last_seq = info.state.last_seq
-        if isinstance(at, int):
-            check_seq(at, "at")
-            if at > last_seq:
-                raise LocalProtocolError(f"the stream ends at sequence {last_seq}: nobody knows it at {at} yet")
-            return at
-        try:
-            first: StoredMsg = yield self._js.get_msg(
-                self.stream, start_time=at, level="leader", now=self._now, timeout=self._timeout
-            )
-        except MessageNotFoundError:
-            return last_seq
-        return first.seq - 1
-
-    def _last_until(self, seq: int) -> Generator[Ticket[Any], Any, tuple[str, int]]:
-        """Subject and sequence of the leader's last message up to ``seq``. The sequence is 0 without one."""
-        low, subject, high = 0, "", seq
-        step = 0
-        while low < high:  # (high, seq] is empty: first by steps that double, then by halves
-            guess = (low + high + 1) // 2 if low else max(high - step, 1)
-            found: StoredMsg | None
-            try:
-                found = yield self._js.get_msg(
-                    self.stream, guess, next=True, level="leader", now=self._now, timeout=self._timeout
-                )
-            except MessageNotFoundError:
-                found = None
-            if found is not None and found.seq < guess:
-                raise RemoteProtocolError(f"message {found.seq} where the next from {guess} on was asked for")
-            if found is not None and found.seq <= seq:
-                low, subject = found.seq, found.subject
-            else:
-                high = guess - 1
-                step = 2 * step + 1
-        return subject, low
+        self._give(shown.values(), up_to)
 
     # -- steps of both -------------------------------------------------------------------------------------------------
 
@@ -487,33 +483,71 @@ class Snapshot(Live):
             raise
         self._check_open()
 
-    def _messages_of(self, answer: LastAnswer, group: Sequence[str]) -> list[StoredMsg]:
-        """The messages of an answer about ``group``.
-
-        Raises:
-            RemoteProtocolError: one is of another subject.
-        """
-        messages = answer.pop_many(_NO_LIMIT, self._now)
-        is_asked = matcher(group)
-        for each in messages:
-            if not is_asked(each.subject):
-                raise RemoteProtocolError(f"the last message of {each.subject}, which was not asked for")
-        return messages
-
     def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
         """The next messages of ``read``. Empty at its end."""
         while not (messages := read.pop_many(_AT_ONCE, self._now)) and not read.finished:
             yield from self._wait_for(read)
         return messages
 
-    def _give(self, shown: dict[str, StoredMsg], up_to: int) -> None:
+    def _give(self, messages: Iterable[StoredMsg], up_to: int) -> None:
         self._up_to_seq = up_to
         if not self._closed:
-            messages = sorted(shown.values(), key=lambda each: each.seq)
-            self._ready.extend(messages[: self._most])
+            in_order = sorted(messages, key=_SEQ)
+            self._ready.extend(in_order[: self._most])
             self._last_seq = self._ready[-1].seq if self._ready else 0
 
 
-def _rolls_up_all(message: StoredMsg) -> bool:
-    """Whether it replaced all messages before it, of any subject."""
-    return ROLLUP.encode() in message.raw_headers and (message.headers.get(ROLLUP) or "").lower() == "all"
+class _Shown:
+    """What answers have shown, one after the other.
+
+    Attributes:
+
+    * ``parts``: the messages of each answer. ``moments``: each is as of this sequence, or of a later one.
+    * ``created``: when the stream was created, in nanoseconds since the epoch. None while nobody has said.
+    * ``least``: the sequence that all have to have come to. ``room``: bytes of the next answer.
+    """
+
+    __slots__ = ("_unnamed", "created", "least", "moments", "parts", "room")
+
+    def __init__(self, least: int, room: int, created: int | None) -> None:
+        self.least = least
+        self.room = room
+        self.created = created
+        self.parts: list[list[StoredMsg]] = []
+        self.moments: list[int] = []
+        self._unnamed: list[tuple[int | None, list[StoredMsg]]] = []  # of servers that did not say of which stream
+
+    def add(self, answer: LastAnswer, messages: list[StoredMsg]) -> None:
+        """An answer has come."""
+        assert answer.up_to_seq is not None  # it has ended
+        self.parts.append(messages)
+        self.moments.append(answer.up_to_seq)
+        self.created = answer.created
+        if self.created is None:
+            self._unnamed.append((answer.witnessed_at, messages))
+
+    def make_room(self, rest: int) -> None:
+        """A witness took all the room of an answer, and ``rest`` messages are left.
+
+        Raises:
+            RemoteProtocolError: nothing limited the answer.
+        """
+        if self.room >= _NO_LIMIT:
+            raise RemoteProtocolError(f"an answer shows nothing, and says that {rest} are left")
+        self.room *= 2
+
+    def by_subject(self) -> dict[str, StoredMsg]:
+        """The latest message that was shown of each subject."""
+        return {each.subject: each for part in self.parts for each in part}
+
+    def oldest(self) -> int:
+        """When the oldest message was stored that came before the leader said when the stream was created."""
+        times = [_NO_LIMIT]
+        for witnessed_at, messages in self._unnamed:
+            times += [witnessed_at or _NO_LIMIT, *(each.timestamp for each in messages)]
+        return min(times)
+
+
+def _holds_writes_back(server: ServerInfo | None) -> bool:
+    """Whether an answer is as of one moment."""
+    return server is None or not server.is_before(_HOLDS_WRITES_BACK)

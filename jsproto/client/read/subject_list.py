@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = MAX_SUBJECTS - 1  # names; the witness of a snapshot is one more
 GROUP_BYTES: Final = 256 * 1024  # of subjects in one request, as JSON; or half of what the server takes
+LARGEST_IN_JSON: Final = 14  # bytes of one character, with a share of quotes and comma
 TIMES_LISTED: Final = 10  # a list in pages that changes each time is read no oftener
 _NOT_UTF_8: Final = "\ufffd"  # what servers list instead of bytes that are not UTF-8
 
@@ -56,7 +57,10 @@ class SubjectList:
     @property
     def fits_one_request(self) -> bool:
         """Whether one request can ask for what is wanted, without a list."""
-        return len(self._wanted) <= MAX_SUBJECTS and sum(map(size_in_json, self._wanted)) <= self._group_bytes
+        wanted, most = self._wanted, self._group_bytes
+        if len(wanted) > MAX_SUBJECTS:
+            return False
+        return LARGEST_IN_JSON * sum(map(len, wanted)) <= most or sum(map(size_in_json, wanted)) <= most
 
     def names(self) -> Generator[Ticket[Any], Any, list[str]]:
         """A script: the subjects that match, and those that were wanted by name, each once.
@@ -159,6 +163,8 @@ def is_literal(subject: str) -> bool:
 
 def matcher(subjects: Sequence[str]) -> Callable[[str], bool]:
     """A function: whether a subject is one of ``subjects``, or matches one."""
+    if is_literal("".join(subjects)):
+        return frozenset(subjects).__contains__
     names = {subject for subject in subjects if is_literal(subject)}
     patterns = [subject for subject in subjects if not is_literal(subject)]
     if ">" in patterns:
