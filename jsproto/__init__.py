@@ -73,7 +73,7 @@ from __future__ import annotations
 
 from jsproto import api_errors, errors, events
 from jsproto._version import __version__
-from jsproto.client.connection.options import Address, ConnectOptions, connect_options
+from jsproto.client.connection.connect_options import Address, ConnectOptions, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.connection.subscription import Subscription
 from jsproto.client.consume.message import JSMsg
@@ -102,7 +102,7 @@ from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.publish_headers import publish_headers
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.sources import StreamSourceInfo
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Seconds
 from jsproto.grammar.trace import Trace, TraceEvent

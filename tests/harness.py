@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jsproto.client.connection.options import ConnectKeywords, connect_options
+from jsproto.client.connection.connect_options import ConnectKeywords, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
 from jsproto.events import ConversationFailed, Event

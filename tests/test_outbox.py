@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.errors import BadSubjectError, ConnectionClosedError, ConnectionLostError, Error
 from jsproto.events import Event, SlowConsumer

@@ -5,7 +5,7 @@ The server's side is one that asks who the client is, and one that asks nobody.
 
 from __future__ import annotations
 
-from jsproto.client.connection.options import ConnectOptions, connect_options
+from jsproto.client.connection.connect_options import ConnectOptions, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.errors import Error
 from jsproto.server.access import Access, User

@@ -10,7 +10,7 @@ from fuzz.play import BUFFERED, Reading
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.events import StreamRecreated
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 
 
 class Sourcing(Reading):

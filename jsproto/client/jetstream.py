@@ -7,7 +7,8 @@ Rules:
 * Where no API answers, the ticket fails with JetStreamNotAvailableError. Where no stream takes a subject, it fails with
   NoStreamResponseError.
 
-Not here: streams (``manage.api``), the verbs that read (``read.api``), consumers (``consume.api``, ``subscribe``).
+Not here: streams (``manage.streams``), the verbs that read (``read.reads``), consumers (``consume.consumers``),
+subscriptions (``consume.subscribe``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.publish.message import Message
-from jsproto.client.publish.options import (
+from jsproto.client.publish.pipelined import PipelinedPublisher
+from jsproto.client.publish.publish_options import (
     MAX_MESSAGES,
     AtomicBatchOptions,
     AtomicOptions,
@@ -33,9 +35,8 @@ from jsproto.client.publish.options import (
     FastOptions,
     PipelinedOptions,
 )
-from jsproto.client.publish.pipelined import PipelinedPublisher
-from jsproto.client.read.api import Reads
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
+from jsproto.client.read.reads import Reads
 from jsproto.client.scripts import publish_batch
 from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError, WrongTypeError
 from jsproto.grammar.acks import PubAck, parse_pub_ack

@@ -9,8 +9,8 @@ Rules:
 * The default passes without a check. So None is allowed where it is the default.
 * ``explained`` puts the lines into the docstring of the verb, for ``help()``.
 
-Not here: the options of ``connect()`` (``client.connection.options``), the fields of configurations (``config``,
-``consumer``), the keywords of a publish (``publish_headers``).
+Not here: the options of ``connect()`` (``client.connection.connect_options``), the fields of configurations
+(``config``, ``consumer``), the keywords of a publish (``publish_headers``).
 """
 
 from __future__ import annotations

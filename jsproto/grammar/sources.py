@@ -2,7 +2,7 @@
 
 Rules: those of ``config``. Unknown fields are kept in ``extra`` and written back.
 
-Not here: the consumer itself (``sourcing``), how a block is configured (``config.StreamSource``).
+Not here: the consumer itself (``sourcing_consumer``), how a block is configured (``config.StreamSource``).
 """
 
 from __future__ import annotations

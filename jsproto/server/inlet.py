@@ -14,12 +14,12 @@ from jsproto.grammar.batch import BATCH_ID
 from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume.consumer import Consumer
-from jsproto.server.publish.atomic import AtomicBatches
 from jsproto.server.publish.checks import check
 from jsproto.server.publish.fast import FastBatches
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.publish.republish import Republisher
 from jsproto.server.publish.schedules import Schedules
+from jsproto.server.publish.staged import AtomicBatches
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.timers import earliest

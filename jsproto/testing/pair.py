@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from jsproto.client.connection.options import ConnectOptions, connect_options
+from jsproto.client.connection.connect_options import ConnectOptions, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
 from jsproto.events import Event

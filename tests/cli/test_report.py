@@ -14,7 +14,7 @@ from jsproto.events import FlowRateChanged, GapReported
 from jsproto.grammar.acks import PubAck
 from jsproto_io.cli import report
 from jsproto_io.cli.demo import Demo
-from jsproto_io.cli.ingest import MAX_SAMPLES, Ingest, Meter
+from jsproto_io.cli.ingesting import MAX_SAMPLES, Ingest, Meter
 
 
 def shown(renderable: RenderableType, width: int = 80, encoding: str = "utf-8", colour: bool = False) -> str:

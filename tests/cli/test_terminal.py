@@ -20,7 +20,7 @@ from jsproto.grammar.config import ServerInfo
 from jsproto_io.cli import main
 from jsproto_io.cli.commands.ingest import acknowledged
 from jsproto_io.cli.connecting import LinkNotes
-from jsproto_io.cli.ingest import Ingest
+from jsproto_io.cli.ingesting import Ingest
 from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.cli.report import ingest_table
 from jsproto_io.cli.terminal import Screen, one_line, running

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.connection.options import Address, connect_options
+from jsproto.client.connection.connect_options import Address, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.errors import (
     AuthorizationError,

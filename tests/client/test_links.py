@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.lame_duck import CHECK_EVERY, MAX_PINGS
-from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import (

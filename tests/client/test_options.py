@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.connection.options import Address, ConnectOptions, connect_options
+from jsproto.client.connection.connect_options import Address, ConnectOptions, connect_options
 from jsproto.errors import LocalProtocolError
 from tests.marks import promise
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.server_pool import MAX_NAMED, ServerPool
 from jsproto.wire.encoder import PONG, encode_info
 from tests.harness import INFO, Harness

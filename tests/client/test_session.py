@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.client.connection.bulk_publish import LONGEST_LINE, MAX_CACHED_SUBJECTS
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import (

@@ -40,7 +40,7 @@ from jsproto.grammar.headers import Headers
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.times import format_timestamp
 from jsproto.rules.position import ELECTION
-from jsproto.rules.sourcing import SourcingPhase
+from jsproto.rules.sourcing_phases import SourcingPhase
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub
 from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.connection.tokens import SIZE, Tokens
 from tests.harness import Harness

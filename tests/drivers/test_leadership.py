@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.connection.options import Address
+from jsproto.client.connection.connect_options import Address
 from jsproto.errors import Error, TimeoutError
 from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket

@@ -22,7 +22,7 @@ import jsproto_io.asyncio
 import jsproto_io.sync
 import jsproto_io.trio
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.test_facade import unique
 from tests.marks import promise

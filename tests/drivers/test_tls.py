@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, TLSError
 from jsproto.events import Disconnected

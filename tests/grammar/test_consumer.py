@@ -22,7 +22,7 @@ from jsproto.grammar.consumer import (
     SequencePair,
     differences,
 )
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from tests.grammar.recorded import messages
 from tests.marks import requirement
 

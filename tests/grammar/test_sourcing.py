@@ -10,7 +10,7 @@ from jsproto import sourcing_consumer
 from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.sourcing import check_sourcing
+from jsproto.grammar.sourcing_consumer import check_sourcing
 from tests.marks import requirement
 
 QUEUE = StreamConfig("Q", subjects=["q.>"], retention="workqueue")

@@ -20,7 +20,7 @@ from jsproto.api_errors import (
 )
 from jsproto.errors import APIError
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from jsproto_io.sync import JetStream, connect
 from jsproto_io.testing import serve
 from tests.drivers.test_facade import unique

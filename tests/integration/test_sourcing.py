@@ -18,7 +18,7 @@ from jsproto.errors import SourcePositionError
 from jsproto.events import Event, SourceBusy
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.rules.sourcing import SourcingPhase
+from jsproto.rules.sourcing_phases import SourcingPhase
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
 from tests.integration.soak_sourcing import KINDS, run

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.drain import end
-from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.subscription import Subscription
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.subscribe import SubscriptionSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.errors import (

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.client.copy.copier import LINGER, MAX_ATOMIC, Copier, CopyRetry, CopyStep, Taken

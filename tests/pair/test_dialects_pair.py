@@ -12,7 +12,7 @@ from jsproto.grammar.acks import Dialect
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from jsproto.server.server import Server
 from jsproto.testing.pair import Pair
 

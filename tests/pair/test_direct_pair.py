@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.single import ReadLevel
 from jsproto.client.read.snapshot import Snapshot

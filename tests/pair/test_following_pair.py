@@ -14,7 +14,7 @@ from jsproto.api_errors import (
 from jsproto.errors import UnsupportedByServerError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair

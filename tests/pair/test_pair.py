@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import BatchPublishDisabledError
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.errors import (
     APIError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.read.proof import prove
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.position import StreamPosition

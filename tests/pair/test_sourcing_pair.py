@@ -10,14 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import Error, SourcePositionError
 from jsproto.events import ConsumerRestarted, Disconnected, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.position import StreamPosition
-from jsproto.rules.sourcing import SourcingPhase
+from jsproto.rules.sourcing_phases import SourcingPhase
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair

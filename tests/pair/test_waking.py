@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from tests.effort import first

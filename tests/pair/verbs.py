@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.subscribe import SubscriptionSpec

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jsproto.grammar.advisory import parse_batch_abandoned
 from jsproto.grammar.headers import Headers
-from jsproto.server.publish.atomic import AtomicBatches
+from jsproto.server.publish.staged import AtomicBatches
 from jsproto.server.store.context import BatchLimits, Release, ServerContext
 from jsproto.wire.frames import Msg
 from tests.marks import promise, requirement

@@ -7,7 +7,7 @@ import pytest
 from jsproto.errors import APIError
 from jsproto.grammar.headers import Headers, encode_headers
 from jsproto.server.publish.checks import check
-from jsproto.server.replication.sourcing import copied
+from jsproto.server.replication.copied import copied
 from jsproto.server.store.stream import Publication, Stored
 from tests.marks import requirement
 from tests.server.harness import Inlet

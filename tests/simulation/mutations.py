@@ -25,8 +25,8 @@ from jsproto.rules.sequence_gaps import DeliverySequence
 from jsproto.rules.window import AckWindow
 from jsproto.server.consume.delivery_state import DeliveryState
 from jsproto.server.consume.redelivery import PendingAcks
-from jsproto.server.publish.atomic import AtomicBatches
 from jsproto.server.publish.fast import FastBatches
+from jsproto.server.publish.staged import AtomicBatches
 from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
 from jsproto.server.store.lifetime import Lifetimes

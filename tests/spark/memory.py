@@ -16,7 +16,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.headers import NO_HEADERS, Headers
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE
 from jsproto.grammar.subjects import matches
-from pyspark_jetstream.atomic import Stored, mark_whole
+from pyspark_jetstream.atomic_batches import Stored, mark_whole
 from pyspark_jetstream.delivery import store
 from pyspark_jetstream.markers import TaskId
 from pyspark_jetstream.messages import RowMessages

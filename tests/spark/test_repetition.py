@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_jetstream import atomic, connecting
-from pyspark_jetstream.atomic import BATCH_BYTES
+from pyspark_jetstream import atomic_batches, connecting
+from pyspark_jetstream.atomic_batches import BATCH_BYTES
 from pyspark_jetstream.delivery import store
 from pyspark_jetstream.markers import Marker, TaskId, WriteError
 from pyspark_jetstream.option_fields import OptionError
@@ -33,7 +33,7 @@ TASK = TaskId("q", 0, 0)
 def small_batches() -> Any:
     """Four rows in a batch, and no pauses."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(atomic, "BATCH_ROWS", 4)
+        patch.setattr(atomic_batches, "BATCH_ROWS", 4)
         patch.setattr(connecting, "sleep", lambda seconds: None)
         yield
 
@@ -439,7 +439,7 @@ def test_rows_from_many_tasks_have_no_names_in_markers() -> None:
 @promise("An atomic batch has at most 999 rows, and 8 MiB of data unless one row has more.")
 def test_batches_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of payloads, unless one row has more. Where they are cut does not matter when they come again."""
-    monkeypatch.setattr(atomic, "BATCH_ROWS", 999)
+    monkeypatch.setattr(atomic_batches, "BATCH_ROWS", 999)
     large = [Row(f"{n}." + "x" * (BATCH_BYTES // 3), 1, n + 1) for n in range(7)]
     rows = [*large, Row("y" * (BATCH_BYTES + 9), 1, 90), *rows_of((2, 3))]
     stream, sizes = Memory(), []
@@ -453,5 +453,5 @@ def test_batches_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     stream.write(rows, TASK, cuts=[2, 9])
     assert [len(each) for each in sizes] == [2, 2, 2, 1, 1, 3]
     assert all(sum(each) <= BATCH_BYTES or len(each) == 1 for each in sizes)
-    monkeypatch.setattr(atomic, "BATCH_BYTES", 4 * BATCH_BYTES)
+    monkeypatch.setattr(atomic_batches, "BATCH_BYTES", 4 * BATCH_BYTES)
     assert stream.write(rows, TASK, named=False) == (11, 0)

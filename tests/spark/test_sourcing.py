@@ -17,12 +17,12 @@ import pytest
 
 from jsproto import ConsumerConfig, sourcing_consumer
 from jsproto.errors import LocalProtocolError, SourceBusyError, SourcePositionError, SourceScheduleError
-from pyspark_jetstream import JetStreamDataSource, sourcing
+from pyspark_jetstream import JetStreamDataSource, work_queue
 from pyspark_jetstream.offsets import SplitPlan, Task
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.source import HAS_LIMITS
-from pyspark_jetstream.sourcing import StalledConsumerError, split_messages
+from pyspark_jetstream.work_queue import StalledConsumerError, split_messages
 from tests.marks import promise
 from tests.servers import recreate_stream
 from tests.spark.conftest import Made, fill
@@ -588,7 +588,7 @@ def test_options_that_do_not_fit(source: Any, monkeypatch: pytest.MonkeyPatch) -
         bucket.schema()
     with pytest.raises(OptionError, match="readMode=sourcing is for readStream: read has no commit that could be"):
         source("S", readMode="sourcing", consumer=C).reader(COLUMNS)
-    monkeypatch.setattr(sourcing, "HAS_LIMITS", False)
+    monkeypatch.setattr(work_queue, "HAS_LIMITS", False)
     with pytest.raises(
         OptionError, match="readMode=sourcing needs Spark 4.2 or later, which says what it has committed"
     ):

@@ -22,7 +22,7 @@ from jsproto.rules.consistent_read import CONSISTENT_READ, ReadPhase
 from jsproto.rules.fast_batch import FAST, FastPhase
 from jsproto.rules.link import LINK, LinkPhase
 from jsproto.rules.ordered import ORDERED, OrderedPhase
-from jsproto.rules.sourcing import SOURCING, SourcingPhase
+from jsproto.rules.sourcing_phases import SOURCING, SourcingPhase
 from jsproto.rules.table import IGNORED, Table, Verdicts
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "jsproto" / "TABLES.md"
@@ -47,7 +47,7 @@ TABLES: Final = (
     Drawn("A fast-ingest batch", "rules/fast_batch.py", FAST, (FastPhase.IDLE,)),
     Drawn("An atomic batch", "rules/atomic_batch.py", ATOMIC, (AtomicPhase.IDLE,)),
     Drawn("An ordered consumer", "rules/ordered.py", ORDERED, (OrderedPhase.CREATING,)),
-    Drawn("The sourcing end of a consumer", "rules/sourcing.py", SOURCING, (SourcingPhase.CLAIMING,)),
+    Drawn("The sourcing end of a consumer", "rules/sourcing_phases.py", SOURCING, (SourcingPhase.CLAIMING,)),
     Drawn(
         "A read in a consistent session", "rules/consistent_read.py", CONSISTENT_READ,
         (ReadPhase.DIRECT, ReadPhase.STATE),

@@ -24,7 +24,7 @@ from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.headers import appended, first_value, status_line
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.server.inlet import StreamInlet
-from jsproto.server.replication.sourcing import copied
+from jsproto.server.replication.copied import copied
 from jsproto.server.store.context import BatchLimits, ServerContext
 from jsproto.server.store.settings import accept, change
 from jsproto.server.store.stream import Publication, Stored, Stream

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from unittest.mock import patch
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
 from jsproto.errors import Error, LocalProtocolError

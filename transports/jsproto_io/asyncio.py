@@ -33,7 +33,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Unpack, cast
 
-from jsproto.client.connection.options import DEFAULT_URL, Address
+from jsproto.client.connection.connect_options import DEFAULT_URL, Address
 from jsproto.client.connection.session import Session
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.asyncio_dial import dial

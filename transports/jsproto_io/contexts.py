@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack, cast
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.errors import ContextNotFoundError, LocalProtocolError, SettingsError
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.credentials import looks_secret

@@ -44,7 +44,7 @@ from functools import partial
 from math import inf
 from typing import Unpack
 
-from jsproto.client.connection.options import DEFAULT_URL
+from jsproto.client.connection.connect_options import DEFAULT_URL
 from jsproto.errors import Error, ForkedError, NoServersError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.atomic import AtomicBatch

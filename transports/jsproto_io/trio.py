@@ -36,7 +36,7 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("jsproto_io.trio needs an extra: pip install 'jsproto[trio]'", name="trio") from None
 
-from jsproto.client.connection.options import DEFAULT_URL
+from jsproto.client.connection.connect_options import DEFAULT_URL
 from jsproto.client.connection.session import Session
 from jsproto.errors import LocalProtocolError
 from jsproto_io._aio import connection as facade

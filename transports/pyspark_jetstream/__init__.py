@@ -93,7 +93,7 @@ class JetStreamDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pyspark_jetstream.options import ReadMode, read_options
         from pyspark_jetstream.source import JetStreamStreamReader
-        from pyspark_jetstream.sourcing import JetStreamSourcingReader
+        from pyspark_jetstream.work_queue import JetStreamSourcingReader
 
         options = read_options(dict(self.options))
         return (JetStreamSourcingReader if options.read_mode is ReadMode.SOURCING else JetStreamStreamReader)(

@@ -4,7 +4,7 @@
 ``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition and the row's
                 content (``message_ids``). The stream drops an id that it has seen. So a row is stored once, as long as
                 the second try comes within the stream's duplicate window, to the same partition.
-``atomic``      atomic batches of rows, each with a marker that says how far the partition has got (``atomic``).
+``atomic``      atomic batches of rows, each with a marker that says how far the partition has got (``atomic_batches``).
 
 Rules: a lost connection, or a leader that is not there, is waited for a few times before the task fails.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from jsproto.errors import APIError, BatchError, BatchMessageError, MaxPayloadError
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.atomic import Stored, store_atomic
+from pyspark_jetstream.atomic_batches import Stored, store_atomic
 from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient
 from pyspark_jetstream.markers import TaskId, WriteError
 from pyspark_jetstream.message_ids import identified

@@ -10,7 +10,7 @@
 * Markers have no TTL of ``never``. They would hold the front of the stream, which tells readers what they have lost.
 * An open verdict refuses rows: the error says what to do.
 
-Not here: which rows a marker covers (``repetition``), reading and storing markers (``atomic``).
+Not here: which rows a marker covers (``repetition``), reading and storing markers (``atomic_batches``).
 """
 
 from __future__ import annotations

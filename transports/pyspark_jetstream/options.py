@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from jsproto.client.publish.options import DEFAULT_FLOW
+from jsproto.client.publish.publish_options import DEFAULT_FLOW
 from jsproto.grammar.fast import MAX_FLOW
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import parse_timestamp

@@ -7,7 +7,7 @@
 * Names end where rows come out of their order, or have none. From there on the digest counts.
 * A marker holds its digest only if all its runs were passed. Else the digest would prove too little.
 
-Not here: what a marker holds (``markers``), storing rows (``atomic``), what names are (``origins``).
+Not here: what a marker holds (``markers``), storing rows (``atomic_batches``), what names are (``origins``).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class _Writes:
 
     def mark_whole(self, messages: Sequence[WriterCommitMessage | None], batch: int, *, in_turn: bool) -> None:
         """Store that all tasks of a micro-batch have stored their rows. WriteError, or the error of the connection."""
-        from pyspark_jetstream.atomic import mark_whole
+        from pyspark_jetstream.atomic_batches import mark_whole
 
         written = next((each for each in messages if isinstance(each, Written)), None)
         if written is None or self.options.delivery != Delivery.ATOMIC:

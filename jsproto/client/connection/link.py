@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from jsproto._version import __version__
-from jsproto.client.connection.options import Address, ConnectOptions
+from jsproto.client.connection.connect_options import Address, ConnectOptions
 from jsproto.errors import (
     AuthorizationError,
     ConnectionLostError,

@@ -25,7 +25,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from jsproto.client.connection.options import Address, ConnectOptions, parse_address
+from jsproto.client.connection.connect_options import Address, ConnectOptions, parse_address
 from jsproto.errors import LocalProtocolError
 from jsproto.timers import Timer, Timers
 

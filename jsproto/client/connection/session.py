@@ -35,11 +35,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from jsproto.client.connection.connect_options import Address, ConnectOptions
 from jsproto.client.connection.drain import drain
 from jsproto.client.connection.lame_duck import LameDuckMove
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
-from jsproto.client.connection.options import Address, ConnectOptions
 from jsproto.client.connection.requests import Requests
 from jsproto.client.connection.script_runner import Script, ScriptRunner
 from jsproto.client.connection.server_pool import ServerPool

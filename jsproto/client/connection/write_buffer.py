@@ -21,7 +21,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, NoReturn
 
 from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, BulkPublisher, Encode
-from jsproto.client.connection.options import ConnectOptions
+from jsproto.client.connection.connect_options import ConnectOptions
 from jsproto.errors import (
     ConnectionClosedError,
     Error,

@@ -2,8 +2,8 @@
 
 Where to look:
 
-* Options of the verbs: ``options``.
-* Choosing: ``subscribe`` finds, checks or creates a consumer. ``api`` has the requests about consumers.
+* Options of the verbs: ``consume_options``.
+* Choosing: ``subscribe`` finds, checks or creates a consumer. ``consumers`` has the requests about them.
 * Pulling: ``pull`` is the consumer. ``fetch`` and ``fetch_queue`` are for fetches, ``message_stream`` for a stream.
 * Requests under way: ``pull_requests``.
 * Callbacks: ``work`` is what the workers of ``consume`` share, ``schedule`` has keys and slots.

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from jsproto.backoff import Backoff
 from jsproto.client.connection.message_buffer import MessageBuffer
+from jsproto.client.consume.consume_options import FetchOptions
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEAT_FROM
-from jsproto.client.consume.options import FetchOptions
 from jsproto.client.consume.pull_requests import ANSWER_GRACE, wire_size
 from jsproto.client.consume.retry import fetch_backoff
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError

@@ -58,9 +58,9 @@ from itertools import pairwise
 from typing import Final, TypeVar, Unpack
 
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.consume.consume_options import OrderedOptions
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
 from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.options import OrderedOptions
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
     Error,

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jsproto.client.consume.consume_options import PrefetchOptions
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
-from jsproto.client.consume.options import PrefetchOptions
 from jsproto.client.consume.retry import prefetch_backoff
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.times import MAX_SECONDS, nanoseconds, seconds

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jsproto.client.consume.options import PriorityOptions
+from jsproto.client.consume.consume_options import PriorityOptions
 from jsproto.errors import ConfigMismatchError, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.options import checked

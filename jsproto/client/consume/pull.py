@@ -37,12 +37,12 @@ from typing import Any, Final, Generic, TypeVar, Unpack
 
 from jsproto.client.connection.message_buffer import MessageBuffer, size_of
 from jsproto.client.connection.subscription import Drainable
+from jsproto.client.consume.consume_options import DeliveryOptions, FetchOptions, PrefetchOptions
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.fetch_queue import FetchQueue
 from jsproto.client.consume.heartbeats import SilenceWatch
 from jsproto.client.consume.message import Acker, ConsumerMsg, is_ack_of
 from jsproto.client.consume.message_stream import MessageStream
-from jsproto.client.consume.options import DeliveryOptions, FetchOptions, PrefetchOptions
 from jsproto.client.consume.prefetch import BATCH_BY_BYTES, Limits, Prefetch
 from jsproto.client.consume.pull_requests import PullRequests
 from jsproto.errors import (

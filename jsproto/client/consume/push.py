@@ -21,8 +21,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.client.consume.consume_options import PushOptions
 from jsproto.client.consume.message import NAK, Acker, ConsumerMsg, is_ack_of, send_ack
-from jsproto.client.consume.options import PushOptions
 from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
     ConfigMismatchError,
@@ -41,7 +41,7 @@ from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
 
 if TYPE_CHECKING:
-    from jsproto.client.consume.api import Consumers
+    from jsproto.client.consume.consumers import Consumers
     from jsproto.grammar.consumer import ConsumerInfo
 
 D = TypeVar("D", bound=ConsumerMsg)

@@ -22,7 +22,7 @@ messages: the event ``SourceSkipped`` tells which.
 
 Five automata share this object, each with fields of its own:
 
-* The claim (``phase``, a table in ``rules.sourcing``): whose the consumer is.
+* The claim (``phase``, a table in ``rules.sourcing_phases``): whose the consumer is.
 * The numbers (``_log``): whether deliveries are complete, and which of them are stored.
 * The answer (``_asked``, ``_answered``, ``_stuck``): what the server waits for.
 * The proof (``_check``, ``facts``): whether ``position``, or later ``received``, still means the same message.
@@ -104,9 +104,9 @@ from jsproto.api_errors import (
     ConsumerNameExistError,
     ConsumerNotFoundError,
 )
+from jsproto.client.consume.consume_options import SourceOptions
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.options import SourceOptions
 from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
     APIError,
@@ -143,7 +143,7 @@ from jsproto.outbox import Outbox
 from jsproto.rules.delivery_log import DeliveryLog
 from jsproto.rules.position import LOOKS, NEGATIVE, PositionCheck, StreamFacts, Verdict
 from jsproto.rules.sequence_gaps import NO_PREFIX, SequenceGap
-from jsproto.rules.sourcing import SOURCING, SourcingPhase, SourcingStep
+from jsproto.rules.sourcing_phases import SOURCING, SourcingPhase, SourcingStep
 from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg

@@ -29,10 +29,7 @@ from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistErro
 from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.connection.session import Session
-from jsproto.client.consume.api import Consumers
-from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
-from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.options import (
+from jsproto.client.consume.consume_options import (
     BindingOptions,
     MissingOptions,
     OrderedOptions,
@@ -40,11 +37,14 @@ from jsproto.client.consume.options import (
     SilenceOptions,
     SourceOptions,
 )
+from jsproto.client.consume.consumers import Consumers
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
+from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
-from jsproto.client.manage.api import find_stream
+from jsproto.client.manage.streams import find_stream
 from jsproto.errors import (
     APIError,
     BindError,

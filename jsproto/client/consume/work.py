@@ -25,6 +25,7 @@ from collections.abc import Generator, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from jsproto.client.consume.consume_options import ConsumeOptions, PrefetchOptions, TermOn
 from jsproto.client.consume.message import (
     ACK,
     DEFAULT_ACK_WAIT,
@@ -35,7 +36,6 @@ from jsproto.client.consume.message import (
     send_ack,
     term,
 )
-from jsproto.client.consume.options import ConsumeOptions, PrefetchOptions, TermOn
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.schedule import NO_KEY, Job, WorkSchedule
 from jsproto.enums import IdentityEnum

@@ -2,6 +2,6 @@
 
 Where to look:
 
-* The verbs: ``api``.
+* The verbs: ``streams``.
 * Changes, which fetch a configuration first: ``changes``.
 """

@@ -15,7 +15,7 @@ from jsproto.errors import LocalProtocolError, RemoteProtocolError, UnsupportedB
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.manage.api import Streams
+    from jsproto.client.manage.streams import Streams
     from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 
 

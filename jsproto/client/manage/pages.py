@@ -8,7 +8,7 @@ Rules:
 * Entries that the server could not show count as shown: ``missing`` has their names.
 * A list has no cursor. While streams or consumers come and go, an entry may be left out, or come twice.
 
-Not here: what the entries are (``api``, ``consume.api``).
+Not here: what the entries are (``streams``, ``consume.consumers``).
 """
 
 from __future__ import annotations

@@ -6,6 +6,6 @@ Where to look:
 * Atomic batches: ``atomic``. What both kinds of batch share: ``batch``.
 * One acknowledgement for each message: ``pipelined``. One message: ``client.jetstream``.
 * Batches that the server gave up: ``advisories``.
-* Options of the verbs: ``options``.
+* Options of the verbs: ``publish_options``.
 * What counts as a message: ``message``. The headers of its keywords: ``grammar.publish_headers``.
 """

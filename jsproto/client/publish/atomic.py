@@ -33,7 +33,7 @@ from jsproto.api_errors import (
 from jsproto.client.publish.batch import Batch
 from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
 from jsproto.client.publish.message import Message, parts
-from jsproto.client.publish.options import AtomicOptions
+from jsproto.client.publish.publish_options import AtomicOptions
 from jsproto.errors import (
     BatchError,
     BatchExpiredError,

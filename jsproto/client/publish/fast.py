@@ -38,7 +38,7 @@ from jsproto.api_errors import BatchPublishUnknownBatchIDError
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.publish.batch import Batch
 from jsproto.client.publish.message import Message, parts
-from jsproto.client.publish.options import FastOptions
+from jsproto.client.publish.publish_options import FastOptions
 from jsproto.client.publish.sent_log import SentLog
 from jsproto.errors import (
     APIError,

@@ -33,7 +33,7 @@ from typing import ClassVar, Final, NoReturn, TypeAlias, Unpack
 from jsproto.api_errors import StreamDuplicateMessageConflictError
 from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
 from jsproto.client.publish.message import Message, parts
-from jsproto.client.publish.options import PipelinedOptions
+from jsproto.client.publish.publish_options import PipelinedOptions
 from jsproto.errors import (
     AsyncPublishError,
     ConnectionClosedError,

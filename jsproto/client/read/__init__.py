@@ -2,7 +2,7 @@
 
 Where to look:
 
-* The verbs: ``api``, and ``options``. One message: ``single``.
+* The verbs: ``reads``. Their options: ``read_options``. One message: ``single``.
 * Many messages: ``direct`` (from a sequence or time on), ``multi`` (last messages of subjects).
 * How they are read: ``paged_read`` steps the table of ``jsproto.rules.belief``. ``feed`` has the page, ``facts`` and
   ``leader`` make facts of answers, and ``plans`` says what a read wants.

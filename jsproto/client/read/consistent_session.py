@@ -47,7 +47,7 @@ from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
-    from jsproto.client.publish.options import AcknowledgedOptions
+    from jsproto.client.publish.publish_options import AcknowledgedOptions
 
 SessionLevel: TypeAlias = Literal["direct", "leader", "mirror"]
 """Which server a session asks first: any replica, the stream's leader, or a mirror of the stream."""

@@ -21,7 +21,7 @@ from jsproto.grammar.times import instant
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.read.api import Reads
+    from jsproto.client.read.reads import Reads
     from jsproto.grammar.config import StreamInfo
     from jsproto.grammar.times import Point
 

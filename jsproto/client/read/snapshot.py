@@ -43,8 +43,8 @@ from jsproto.client.connection.script_runner import Abandoned
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.feed import PAGE_BYTES, check_bounds
 from jsproto.client.read.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
-from jsproto.client.read.options import AnswerOptions
 from jsproto.client.read.past import Past, rolls_up_all
+from jsproto.client.read.read_options import AnswerOptions
 from jsproto.client.read.subject_list import (
     GROUP_BYTES,
     LARGEST_IN_JSON,
@@ -69,7 +69,7 @@ from jsproto.rules.position import StreamFacts, Verdict, judge
 from jsproto.ticket import Live, Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.read.api import Reads
+    from jsproto.client.read.reads import Reads
     from jsproto.grammar.config import ServerInfo, StreamInfo
     from jsproto.grammar.times import Point
 

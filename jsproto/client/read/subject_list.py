@@ -21,7 +21,7 @@ from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.read.api import Reads
+    from jsproto.client.read.reads import Reads
     from jsproto.grammar.config import StreamInfo
 
 GROUP: Final = MAX_SUBJECTS - 1  # names; the witness of a snapshot is one more

@@ -5,5 +5,5 @@ Where to look:
 * Replicas, and mirrors of streams that keep their messages: ``replicas``.
 * Sources, and mirrors that a durable consumer feeds: ``following`` decides how each is read.
 * Reading from the store: ``store_reader``. Reading by a consumer: ``consumer_reader``, with ``consumer_requests``.
-* How copies are stored, and how far each copy is: ``progress``, ``sourcing``.
+* How copies are stored, and how far each copy is: ``progress``, ``copied``.
 """

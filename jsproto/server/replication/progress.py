@@ -18,7 +18,7 @@ from jsproto.errors import APIError
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.headers import appended
 from jsproto.server.publish.checks import check_copy
-from jsproto.server.replication.sourcing import copied
+from jsproto.server.replication.copied import copied
 from jsproto.server.store.origin import Taking, index_of
 from jsproto.server.store.stream import STREAM_SOURCE, Publication, Stored, Stream
 

@@ -29,8 +29,8 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamSource
 from jsproto.outbox import Outbox
 from jsproto.server.read.direct import DirectGet
+from jsproto.server.replication.copied import copied
 from jsproto.server.replication.following import Sources, is_read_by_consumer
-from jsproto.server.replication.sourcing import copied
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
 from jsproto.server.store.settings import origin_of

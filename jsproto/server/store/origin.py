@@ -9,7 +9,7 @@ Rules:
   are allowed.
 * Mirrors and sources are refused with codes of their own.
 
-Not here: headers (``replication.sourcing``), and how a transform is read (``transform``).
+Not here: headers (``replication.copied``), and how a transform is read (``transform``).
 """
 
 from __future__ import annotations

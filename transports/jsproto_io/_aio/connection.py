@@ -25,7 +25,7 @@ from jsproto.client.connection.subscription import Subscription as CoreSubscript
 from jsproto.client.copy.target import CopyDelivery
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.publish.fast import FastPublisher as CoreFastPublisher
-from jsproto.client.publish.options import (
+from jsproto.client.publish.publish_options import (
     DEFAULT_MAX_PENDING,
     AtomicBatchOptions,
     AtomicOptions,

@@ -13,9 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.consume.fetch import Fetch
-from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
-from jsproto.client.consume.options import (
+from jsproto.client.consume.consume_options import (
     ConsumeOptions,
     FetchOptions,
     PrefetchOptions,
@@ -24,6 +22,8 @@ from jsproto.client.consume.options import (
     PullSubscribeOptions,
     SilenceOptions,
 )
+from jsproto.client.consume.fetch import Fetch
+from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.multi import checked_subjects
-from jsproto.client.read.options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
+from jsproto.client.read.read_options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
 from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.fields import check_count

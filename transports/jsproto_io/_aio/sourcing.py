@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.connection.message_buffer import BufferOptions
-from jsproto.client.consume.options import SourceOptions
+from jsproto.client.consume.consume_options import SourceOptions
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.options import explained

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.client.connection.message_buffer import BufferOptions
-from jsproto.client.consume.options import (
+from jsproto.client.consume.consume_options import (
     BindingOptions,
     MissingOptions,
     OrderedOptions,

@@ -19,7 +19,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final, TypeAlias
 
-from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.errors import Error, LocalProtocolError, WrongTypeError
 from jsproto.events import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from jsproto.client.connection.options import ConnectKeywords as CoreKeywords
+from jsproto.client.connection.connect_options import ConnectKeywords as CoreKeywords
 
 
 class ConnectKeywords(CoreKeywords, total=False):

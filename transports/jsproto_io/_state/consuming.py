@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from jsproto.client.consume.consume_options import ConsumeOptions, FetchOptions, PrefetchOptions
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import ConsumerMsg
-from jsproto.client.consume.options import ConsumeOptions, FetchOptions, PrefetchOptions
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.push import PushConsumer

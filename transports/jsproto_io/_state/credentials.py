@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from jsproto.client.connection.options import ConnectKeywords as CoreKeywords
+from jsproto.client.connection.connect_options import ConnectKeywords as CoreKeywords
 from jsproto.errors import CredentialsError, LocalProtocolError
 from jsproto_io._state.connecting import ConnectKeywords
 

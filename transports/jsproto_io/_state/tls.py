@@ -14,7 +14,7 @@ from __future__ import annotations
 import ssl
 from typing import Any, Final
 
-from jsproto.client.connection.options import ConnectOptions
+from jsproto.client.connection.connect_options import ConnectOptions
 from jsproto.client.connection.session import Session
 from jsproto.errors import LocalProtocolError
 

@@ -16,7 +16,7 @@ from math import inf
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from jsproto.client.connection.options import Address
+from jsproto.client.connection.connect_options import Address
 from jsproto.client.connection.session import Session
 from jsproto_io._state.common import DIAL_ERRORS, reason
 from jsproto_io._state.dialling import AddressInfo

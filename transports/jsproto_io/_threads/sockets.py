@@ -17,7 +17,7 @@ from math import inf
 from time import monotonic
 from typing import Final
 
-from jsproto.client.connection.options import Address
+from jsproto.client.connection.connect_options import Address
 from jsproto_io._state.common import DIAL_ERRORS, clamp_sleep, reason
 from jsproto_io._state.dialling import AddressInfo, AddressRace, begin, finish
 from jsproto_io._threads.poller import Link, Poller

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Unpack
 
-from jsproto.client.connection.options import DEFAULT_URL, connect_options
+from jsproto.client.connection.connect_options import DEFAULT_URL, connect_options
 from jsproto.errors import Error, LocalProtocolError, NoServersError, RemoteProtocolError
 from jsproto.events import Connected, Disconnected, Event, SlowConsumer, StreamRecreated
 from jsproto_io import ConnectKeywords

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.sourcing import sourcing_consumer
+from jsproto.grammar.sourcing_consumer import sourcing_consumer
 from jsproto_io.cli import values
 from jsproto_io.cli.common import adding
 from jsproto_io.cli.configuring import Fields, File, Flag, Given, Metadata, Number, Text, by_commas

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import Error
-from jsproto_io.cli.ingest import SAMPLE_EVERY, Ingest, Meter, publish
+from jsproto_io.cli.ingesting import SAMPLE_EVERY, Ingest, Meter, publish
 from jsproto_io.cli.records import BadInput, BadUsage, Record, Source, open_source, read_lines
 
 if TYPE_CHECKING:

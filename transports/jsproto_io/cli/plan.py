@@ -3,7 +3,7 @@
 Rules: attrs runs the checks when a plan is made, and BadUsage says what is wrong. The bounds of numbers are not checked
 again, since the command line checks them.
 
-Not here: the options (``app``), the work (``ingest``).
+Not here: the options (``app``), the work (``ingesting``).
 """
 
 from __future__ import annotations

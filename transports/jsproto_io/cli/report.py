@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jsproto_io.cli.demo import Demo
-from jsproto_io.cli.ingest import Ingest, Meter
-from jsproto_io.cli.mirror import Mirrored
+from jsproto_io.cli.ingesting import Ingest, Meter
+from jsproto_io.cli.mirroring import Mirrored
 
 Samples = Sequence[tuple[float, int]]
 PLOT_HEIGHT = 8

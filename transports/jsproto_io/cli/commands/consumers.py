@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jsproto.grammar.sourcing import check_sourcing
+from jsproto.grammar.sourcing_consumer import check_sourcing
 from jsproto_io.cli import values
 from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.common import Common, with_common

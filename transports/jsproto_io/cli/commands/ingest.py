@@ -1,6 +1,6 @@
 """``jsproto ingest``: its options and what it shows.
 
-Not here: what it does (``jsproto_io.cli.ingest``).
+Not here: what it does (``jsproto_io.cli.ingesting``).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import BarColumn, DownloadColumn, ProgressColumn, TextColumn
 
-from jsproto_io.cli import ingest as ingests
+from jsproto_io.cli import ingesting as ingests
 from jsproto_io.cli import report
 from jsproto_io.cli.common import Common, with_common
-from jsproto_io.cli.ingest import Ingest
+from jsproto_io.cli.ingesting import Ingest
 from jsproto_io.cli.plan import IngestPlan
 from jsproto_io.cli.records import Format, Record, Source, Template, Unsafe, open_source, read_records
 from jsproto_io.cli.terminal import Screen, one_line, running

@@ -1,6 +1,6 @@
 """``jsproto mirror``: its options and what it shows.
 
-Not here: what it does (``jsproto_io.cli.mirror``).
+Not here: what it does (``jsproto_io.cli.mirroring``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rich.progress import ProgressColumn, Task
 from rich.text import Text
 
 from jsproto.events import Event
-from jsproto_io.cli import mirror as mirrors
+from jsproto_io.cli import mirroring as mirrors
 from jsproto_io.cli import report
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.connecting import open_connection
-from jsproto_io.cli.mirror import Mirrored, MirrorPlan
+from jsproto_io.cli.mirroring import Mirrored, MirrorPlan
 from jsproto_io.cli.terminal import Screen, one_line, running
 from jsproto_io.sync import StreamCopy
 

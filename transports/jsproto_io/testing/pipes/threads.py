@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 
-from jsproto.client.connection.options import Address
+from jsproto.client.connection.connect_options import Address
 from jsproto_io._state.common import clamp_sleep, reason
 from jsproto_io._state.dialling import AddressInfo
 from jsproto_io._threads.poller import Link, Poller

@@ -16,15 +16,15 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.connection.api import not_available, succeeded
 from jsproto.client.connection.message_buffer import BufferOptions
+from jsproto.client.connection.questions import not_available, succeeded
+from jsproto.client.consume.consume_options import ConsumeOptions, DeliveryOptions, PrefetchOptions, SilenceOptions
 from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg, WorkAcker
-from jsproto.client.consume.options import ConsumeOptions, DeliveryOptions, PrefetchOptions, SilenceOptions
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.work import ConsumerWork, FailureRule
-from jsproto.client.manage.api import Streams
 from jsproto.client.manage.pages import Pages, name_of
+from jsproto.client.manage.streams import Streams
 from jsproto.errors import (
     Error,
     LocalProtocolError,
@@ -39,7 +39,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
 from jsproto.grammar.headers import STREAM_IDENTITY, last_value
 from jsproto.grammar.options import checked, explained
 from jsproto.grammar.sources import SOURCING_LEVEL, SOURCING_SINCE
-from jsproto.grammar.sourcing import check_sourcing
+from jsproto.grammar.sourcing_consumer import check_sourcing
 from jsproto.grammar.times import Until, end_of, format_timestamp, seconds
 from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket

@@ -27,7 +27,7 @@ from jsproto.events import CopyRestarted, Event, SourceBusy, SourceSkipped, Stre
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import check_name, matches
-from jsproto_io.cli.ingest import Meter
+from jsproto_io.cli.ingesting import Meter
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.sync import JetStream, StreamCopy
 

@@ -3,7 +3,7 @@
 Rules: the ticket fails with JetStreamNotAvailableError where no API answers, and with APIError where the server says
 "no".
 
-Not here: what is asked (``jetstream``, ``consume.api``).
+Not here: what is asked (``jetstream``, ``consume.consumers``).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Rules:
 * The text of an error names the stream, or the message, that was asked about.
 * A message that is not there is a MessageNotFoundError, whichever way the server says it (FACTS.md F6.11).
 
-Not here: requests that take several steps (``changes``), how a list is read (``pages``), consumers (``consume.api``),
-the subjects of a stream (``read.api``).
+Not here: requests that take several steps (``changes``), how a list is read (``pages``), consumers
+(``consume.consumers``), the subjects of a stream (``read.reads``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from jsproto.api_errors import SequenceNotFoundError, StreamMsgDeleteFailedError
-from jsproto.client.connection.api import Api, succeeded
+from jsproto.client.connection.questions import Api, succeeded
 from jsproto.client.manage.changes import change_stream, explain_server_managed
 from jsproto.client.manage.pages import Pages, name_of, page_of
 from jsproto.errors import LocalProtocolError, MessageNotFoundError, NoMatchingStreamError, UnsupportedByServerError

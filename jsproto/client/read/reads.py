@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Unpack
 
-from jsproto.client.connection.api import not_available
+from jsproto.client.connection.questions import not_available
 from jsproto.client.connection.requests import Question
 from jsproto.client.connection.session import Session
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastMessages, checked_few
-from jsproto.client.read.options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
+from jsproto.client.read.read_options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
 from jsproto.client.read.single import (
     LEVELS,
     ReadLevel,
