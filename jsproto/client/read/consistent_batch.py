@@ -15,17 +15,18 @@ Not here: single reads and proofs of freshness (``consistency``), how a batch is
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.known_streams import time_of
 from jsproto.client.read.multi import checked_few
+from jsproto.client.read.read_options import BatchOptions
 from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import Error, StaleReadError
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import StreamPosition
-from jsproto.grammar.stored import StoredMsg, check_seq
+from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
 from jsproto.rules.position import Verdict
 from jsproto.ticket import Ticket
@@ -93,17 +94,14 @@ class SessionBatch(DirectBatch):
     __slots__ = ("_known",)
 
     def __init__(
-        self, reads: ConsistentReads, stream: str, *, now: float, seq: int, subject: str | None, batch: int | None,
-        max_bytes: int | None, timeout: float,
-    ) -> None:  # fmt: skip
+        self, reads: ConsistentReads, stream: str, *, now: float, timeout: float, **options: Unpack[BatchOptions]
+    ) -> None:
         """The keywords are those of ``ConsistentSession.get_batch``."""
-        check_seq(seq)
         self._known = reads.known
         js = reads.js
         super().__init__(
             js.session, check_name(stream), api=js.api, inbox=js.session.new_inbox(), draw=js.session.draw, now=now,
-            seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, timeout=timeout,
-            guard=SessionGuard(reads, stream, timeout),
+            timeout=timeout, guard=SessionGuard(reads, stream, timeout), **options,
         )  # fmt: skip
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:

@@ -32,11 +32,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack, get_ar
 
 from jsproto.client.read.consistency import ConsistentReads
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
+from jsproto.client.read.read_options import BatchOptions, PageOptions
 from jsproto.client.read.single import direct_request, selection
 from jsproto.errors import LocalProtocolError, WrongTypeError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.fields import checked_word
+from jsproto.grammar.options import explained
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
@@ -216,17 +218,15 @@ class ConsistentSession:
             is_next=next or start_time is not None, now=now, timeout=self._timeout if timeout is None else timeout,
         )  # fmt: skip
 
+    @explained(BatchOptions, PageOptions)
     def get_batch(
         self,
         stream: str,
         *,
         now: float,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
         level: SessionLevel | None = None,
         timeout: float | None = None,
+        **options: Unpack[BatchOptions],
     ) -> SessionBatch:
         """``JetStream.get_batch``, which does not end before this session's token. At level ``direct`` only.
 
@@ -236,10 +236,8 @@ class ConsistentSession:
             UnsupportedByServerError: the server is older than 2.11.
         """
         self._check_many(level)
-        return SessionBatch(
-            self._reads, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
-            timeout=self._timeout if timeout is None else timeout,
-        )  # fmt: skip
+        limit = self._timeout if timeout is None else timeout
+        return SessionBatch(self._reads, stream, now=now, timeout=limit, **options)
 
     def get_last_msgs_for(
         self,

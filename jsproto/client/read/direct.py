@@ -23,18 +23,18 @@ Not here: single gets (``single``), reads of many subjects (``multi``), the mach
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Unpack
 
 from jsproto.client.read.feed import PAGE_MESSAGES
 from jsproto.client.read.leader import Guard
 from jsproto.client.read.paged_read import PagedRead
-from jsproto.client.read.plans import IF_DROPPED, IfDropped, StreamPlan
+from jsproto.client.read.plans import StreamPlan
+from jsproto.client.read.read_options import BatchOptions
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.api import ApiSubjects
-from jsproto.grammar.fields import check_count, checked_word
-from jsproto.grammar.stored import check_seq
-from jsproto.grammar.subjects import check_subject
-from jsproto.grammar.times import Instant, format_timestamp, instant
+from jsproto.grammar.fields import check_count
+from jsproto.grammar.options import checked
+from jsproto.grammar.times import format_timestamp, instant
 from jsproto.outbox import Outbox
 
 HOLDS_MESSAGES_BACK: Final = "2.12"  # the first server whose limits drop nothing of a page while it is sent
@@ -54,28 +54,19 @@ class DirectBatch(PagedRead):
         inbox: str,
         draw: Callable[[], bytes] = bytes,
         now: float,
-        seq: int | None = None,
-        start_time: Instant | None = None,
-        subject: str | None = None,
-        batch: int | None = None,
-        if_dropped: IfDropped = "skip",
         at_least: int = 0,
         page_messages: int = PAGE_MESSAGES,
-        max_bytes: int | None = None,
         timeout: float = 5.0,
         guard: Guard | None = None,
+        **options: Unpack[BatchOptions],
     ) -> None:
-        """Ask for the messages of ``stream`` from ``seq`` or ``start_time`` on, else from the first one on.
+        """Ask for the messages of ``stream`` that ``options`` name (``BatchOptions``), by default all.
 
         * ``api``: the subjects of the API that knows the stream.
         * ``inbox``: a subject that nobody else uses. ``draw`` makes text that cannot be computed from others
           (``Session.draw``): the reply subject of one page does not give away that of the next.
-        * ``subject``: only messages that match it (wildcards allowed).
-        * ``batch``: at most so many messages. None reads to the end of the stream.
-        * ``if_dropped="error"``: the read fails when the next message wanted lies before the stream's first one.
         * ``at_least``: a sequence. Before it the end is believed of the stream's leader alone.
-        * ``page_messages`` and ``max_bytes`` (8 MiB when None) bound one page. At most about two pages are under way
-          and buffered.
+        * ``page_messages`` and ``max_bytes`` bound one page. At most about two pages are under way and buffered.
         * ``timeout``: seconds of silence in a page after which the rest is requested again.
         * ``guard``: what a session demands besides.
 
@@ -83,7 +74,7 @@ class DirectBatch(PagedRead):
             IncompleteBatchError: a page brought nothing twice in a row, replicas lagged for ``timeout`` seconds, or the
                 connection has ended.
             MirrorAnswerError: only mirrors answered for ``timeout`` seconds.
-            MessagesDroppedError: see ``if_dropped``.
+            MessagesDroppedError: with ``if_dropped="error"``, the next message wanted lies before the first one.
             StreamRecreatedError: the stream was deleted and created anew meanwhile.
             StreamRolledBackError: the stream came back shorter than what was given out.
             NoRespondersError, JetStreamNotAvailableError: the stream allows no Direct Get, or no API answers.
@@ -95,23 +86,20 @@ class DirectBatch(PagedRead):
             LocalProtocolError: an argument is out of its range, or ``seq`` and ``start_time`` are both given.
             ConnectionClosedError: the connection has ended.
         """
-        if seq is not None:
-            check_seq(seq)
-            if start_time is not None:
-                raise LocalProtocolError("give seq or start_time, not both")
-        if subject is not None:
-            check_subject(subject, wildcards=True)
-        checked_word("if_dropped", if_dropped, IF_DROPPED)
+        asked = checked(BatchOptions, options)
+        seq, start_time = asked["seq"], asked["start_time"]
+        if seq is not None and start_time is not None:
+            raise LocalProtocolError("give seq or start_time, not both")
         check_count("page_messages", page_messages)
         server = outbox.server
         plan = StreamPlan(
             from_first=seq is None,
             start_time=None if start_time is None else format_timestamp(instant(start_time)),
-            subject=subject, if_dropped=if_dropped,
+            subject=asked["subject"], if_dropped=asked["if_dropped"],
             holds_back=server is None or not server.is_before(HOLDS_MESSAGES_BACK),
         )  # fmt: skip
         super().__init__(
             outbox, stream, plan, api=api, inbox=inbox, draw=draw, now=now, after=0 if seq is None else seq - 1,
-            batch=batch, at_least=at_least, page_messages=page_messages, max_bytes=max_bytes, timeout=timeout,
-            guard=guard,
+            batch=asked["batch"], at_least=at_least, page_messages=page_messages, max_bytes=asked["max_bytes"],
+            timeout=timeout, guard=guard,
         )  # fmt: skip

@@ -146,7 +146,7 @@ class Reads:
         return DirectBatch(
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, at_least=of_range(0, MAX_UINT64)("at_least", at_least),
-            timeout=seconds(timeout, default=self.timeout), **checked(BatchOptions, options),
+            timeout=seconds(timeout, default=self.timeout), **options,
         )  # fmt: skip
 
     @explained(LastOptions, PageOptions)

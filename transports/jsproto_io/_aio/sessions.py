@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Unpack
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.consistent_session import ConsistentSession as CoreConsistentSession
 from jsproto.client.read.consistent_session import SessionLevel
+from jsproto.client.read.read_options import BatchOptions, PageOptions
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import explained
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import seconds
@@ -131,18 +133,16 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
         )
 
+    @explained(BatchOptions, PageOptions)
     def get_batch(
         self,
         stream: str,
         *,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
         level: SessionLevel | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[BatchOptions],
     ) -> BatchReader:
-        """As ``JetStream.get_batch``, from sequence ``seq`` on. It does not end before what this session knows of.
+        """As ``JetStream.get_batch``. It does not end before what this session knows of.
 
         Args:
             level: "direct". None: the session's, which must be that.
@@ -151,11 +151,8 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             StaleReadError: no answer was new enough in time.
         """
         limit = seconds(timeout)
-        core = self._connection._call(
-            lambda now: self._core.get_batch(
-                stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, level=level, timeout=limit
-            )
-        )
+        verb = partial(self._core.get_batch, stream, level=level, timeout=limit, **options)
+        core = self._connection._call(lambda now: verb(now=now))
         return BatchReader(core, self._connection, self)
 
     def get_last_msgs_for(
