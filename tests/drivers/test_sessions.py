@@ -54,6 +54,9 @@ async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None
             assert [m.seq for m in await read_all(session.get_batch(name))] == [1, 2, 3]
             assert [m.seq for m in await read_all(session.get_batch(name, subject=f"{name}.1", batch=5))] == [2]
             assert await read_all(session.get_batch(name, subject=f"{name}.9")) == []
+            since = (await js.get_msg(name, 2)).timestamp
+            later = session.get_batch(name, start_time=since, if_dropped="error")
+            assert [m.seq for m in await read_all(later)] == [2, 3]
             last = session.get_last_msgs_for(name, [f"{name}.0", f"{name}.2"], max_bytes=1)
             assert [m.seq for m in await read_all(last)] == [1, 3]
             assert dict(session.token.items()) == {name: (3, 3)}
