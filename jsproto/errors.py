@@ -673,6 +673,66 @@ class SnapshotError(Error):
 # -- subscribing to consumers ------------------------------------------------------------------------------------------
 
 
+class BucketError(Error):
+    """A verb of a bucket of keys and values failed. ``bucket`` is its name."""
+
+    def __init__(self, bucket: str, text: str) -> None:
+        super().__init__(f"bucket {bucket}: {text}")
+        self.bucket = bucket
+
+
+class BucketNotFoundError(BucketError):
+    """There is no such bucket."""
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__(bucket, "it does not exist")
+
+
+class BadBucketError(BucketError):
+    """The stream of that name is no bucket. ``field`` of its configuration says so."""
+
+    def __init__(self, bucket: str, field: str, value: object) -> None:
+        super().__init__(bucket, f"its stream is no bucket, because {field} is {value!r:.100}")
+        self.field = field
+
+
+class KeyNotFoundError(BucketError):
+    """A key has no value. ``key`` is its name, ``revision`` that of its marker, 0 without one."""
+
+    def __init__(self, bucket: str, key: str, text: str = "it has no value", revision: int = 0) -> None:
+        super().__init__(bucket, f"key {key!r:.200}: {text}")
+        self.key = key
+        self.revision = revision
+
+
+class KeyDeletedError(KeyNotFoundError):
+    """A key was deleted, or has expired. ``operation`` of its marker is "DEL" or "PURGE"."""
+
+    def __init__(self, bucket: str, key: str, operation: str, revision: int) -> None:
+        super().__init__(bucket, key, f"revision {revision} deleted it ({operation})", revision)
+        self.operation = operation
+
+
+class KeyWrongLastSequenceError(BucketError):
+    """A key has another revision than expected. ``revision``: the present one, None where the server does not tell.
+
+    0 says that the key has neither a value nor a marker.
+    """
+
+    def __init__(self, bucket: str, key: str, revision: int | None, text: str = "") -> None:
+        present = "is another one" if revision is None else f"is {revision}"
+        super().__init__(bucket, f"key {key!r:.200}: " + (text or f"the last revision {present}"))
+        self.key = key
+        self.revision = revision
+
+
+class KeyExistsError(KeyWrongLastSequenceError):
+    """A key that was to be created has a value. ``revision`` is that of the value."""
+
+    def __init__(self, bucket: str, key: str, revision: int) -> None:
+        super().__init__(bucket, key, revision, f"it exists, with revision {revision}")
+
+
 class SubscribeError(Error):
     """A subscription conflicts with what the server has already (ADR-15)."""
 
