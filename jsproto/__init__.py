@@ -32,6 +32,7 @@ Map of the house. A room imports only from those above it, and the two roles nev
                       prefetch, priority
       read/           direct, single, multi, snapshot, retry, consistent_session (token and levels),
                       consistency (which answers can be believed), consistent_batch (many messages)
+      bucket/         buckets of keys and values: bucket (the verbs), manage, entries, writes, watch, listing
     server/         the server role, checked against transcripts of nats-server
                       server, session, inlet
       store/ publish/ consume/ read/ replication/ api/
@@ -47,6 +48,7 @@ Glossary::
     ack               an answer of the server to a publish, or of the client to a delivery
     advisory          a message by which the server reports an event, such as an abandoned batch
     atomic batch      messages that are stored together or not at all (ADR-50)
+    bucket            keys and values in a stream: each key is a subject, each value a message (ADR-8)
     bulk              many messages in one call: a lower price and the same result
     consumer          the server's cursor over a stream. It delivers messages and counts acks
     conversation      a machine that speaks messages through an outbox: one publish batch, one read, one subscription
@@ -59,9 +61,11 @@ Glossary::
     gap               numbers that are missing in a sequence which rises by one
     inbox             a subject of one client alone, for answers
     link              one connection to one server. A session survives its links
+    marker            the message that says that a key of a bucket was deleted, or has expired
     outbox            what a conversation sends through: publish, subscribe, tickets, events
     page              the part of a Direct Get batch that one request asks for
     run               messages that follow each other and come, or go, as one value
+    revision          the stream sequence of a value or a marker in a bucket
     session           a client's logical connection: it routes messages to conversations and owns the link
     sid               the number by which a subscription is known on the wire
     stream sequence   the number of a message in its stream. The consumer sequence counts deliveries
@@ -73,6 +77,7 @@ from __future__ import annotations
 
 from jsproto import api_errors, errors, events
 from jsproto._version import __version__
+from jsproto.client.bucket.bucket import Bucket
 from jsproto.client.connection.connect_options import Address, ConnectOptions, connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.connection.subscription import Subscription
@@ -93,6 +98,8 @@ from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolEr
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.batch import strip_batch_headers
+from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
+from jsproto.grammar.bucket_keys import KeyValueEntry
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
@@ -116,6 +123,9 @@ __all__ = [
     "AtomicBatch",
     "BatchAbandoned",
     "BatchAdvisories",
+    "Bucket",
+    "BucketConfig",
+    "BucketStatus",
     "ConnectOptions",
     "ConsistentSession",
     "ConsumerConfig",
@@ -129,6 +139,7 @@ __all__ = [
     "JSAck",
     "JSMsg",
     "JetStream",
+    "KeyValueEntry",
     "LastMessages",
     "LocalProtocolError",
     "MessageColumns",

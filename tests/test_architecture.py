@@ -66,6 +66,7 @@ ROOMS: Final = {
     "client.consume": {"connection", "manage", "consume"},
     "client.copy": {"copy"},
     "client.read": {"connection", "read"},
+    "client.bucket": {"connection", "consume", "read", "bucket"},
     "server.store": {"store"},
     "server.publish": {"store", "publish"},
     "server.consume": {"store", "publish", "consume", "routing"},
@@ -168,7 +169,8 @@ OLD_NAMES: Final = frozenset(
 )  # fmt: skip
 
 PUBLIC: Final = {
-    "APIError", "Address", "PipelinedPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
+    "APIError", "Address", "PipelinedPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "Bucket",
+    "BucketConfig", "BucketStatus", "ConnectOptions", "KeyValueEntry",
     "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "CounterEntry", "DirectBatch", "Error",
     "FastPublisher", "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns",
     "Msg", "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Seconds",

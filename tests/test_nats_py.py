@@ -75,12 +75,17 @@ HERE: Final[dict[str, tuple[type, ...]]] = {
     "info": (jsproto.StreamInfo,),
     "info.config": (jsproto.StreamConfig,),
     "info.state": (StreamState,),
+    "bucket": (ours.Bucket,),
+    "entry": (jsproto.KeyValueEntry,),
+    "watcher": (ours.KeyWatcher,),
+    "status": (jsproto.BucketStatus,),
+    "status.config": (jsproto.BucketConfig,),
 }
 """What a name of the right column stands for."""
 THEIR_WORDS: Final = frozenset(
     {
-        "allow_reconnect=False", "create", "direct=False", "future", "max_msgs", "msg_ttl", "ordered_consumer=True",
-        "stream", "subjects_filter",
+        "allow_reconnect=False", "create", "direct=False", "filters", "future", "include_history", "max_msgs",
+        "msg_ttl", "ordered_consumer=True", "stream", "subjects_filter",
     }
 )  # fmt: skip
 """What the right column says of nats-py."""
@@ -131,7 +136,10 @@ def keywords() -> set[str]:
                 found |= set(inspect.signature(value).parameters)
     for cls in (jsproto.StreamConfig, jsproto.ConsumerConfig):
         found |= members(cls)
-    return found | options_of(ours.JetStream.get_msg) | options_of(ours.JetStream.publish)
+    js = ours.JetStream
+    for verb in (js.get_msg, js.publish, js.subscribe, js.create_bucket, ours.Bucket.watch):
+        found |= options_of(verb)
+    return found
 
 
 def options_of(verb: Any) -> set[str]:
@@ -141,13 +149,15 @@ def options_of(verb: Any) -> set[str]:
 
 
 KEYWORDS: Final = keywords()
+_OWNERS: Final = "|".join(name for name in HERE if "." not in name)
+_NAME: Final = re.compile(rf"\b((?:{_OWNERS})(?:\.\w+)*)\.(\w+)")
 
 
 def missing_here(code: str) -> list[str]:
     """The names in a piece of code that do not exist here."""
     code = re.sub(r'"[^"]*"', '""', code) if "stats[" not in code else code
     missing = []
-    for owner, name in re.findall(r"\b((?:nc|js|msg|job|pending|stored|sub|info)(?:\.\w+)*)\.(\w+)", code):
+    for owner, name in _NAME.findall(code):
         if owner in HERE:
             missing += [] if any(name in members(cls) for cls in HERE[owner]) else [f"{owner}.{name}"]
             continue

@@ -47,13 +47,14 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     DRIVERS: (
         "force_reconnect", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor",
         "ordered=True", "NatsServer()", "js.purge_stream(", "load(js, rows_of(", "async def load(js, rows)",
+        "bucket.watch(",
     ),
     REFERENCE: ("from_env", "js.counter(", "js.copy(", "js.source(", "sourcing_consumer("),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
         "in_process()", "for _ in range(30)",
     ),
-    NATS_PY: ("$KV.CONFIG.port",),
+    NATS_PY: ('create_bucket("CONFIG"',),
     WORKERS: (
         "while work.finished < 100", "threading.Event", "add_signal_handler", "open_signal_receiver",
         "js.dead_letters(",
@@ -263,8 +264,8 @@ def test_dead_letters(fresh: NatsServer) -> None:
 
 @pytest.mark.skipif(servers.HAS_ACK_V2, reason="nats-py reads ack subjects of version 1 only")
 def test_a_bucket_of_nats_py(fresh: NatsServer) -> None:
-    assert run(program_with(NATS_PY, "$KV.CONFIG.port"), fresh).splitlines() == [
-        "b'8080'", "[b'80', b'8080']", "['$KV.CONFIG.port']",
+    assert run(program_with(NATS_PY, 'create_bucket("CONFIG"'), fresh).splitlines() == [
+        "b'8080'", "[b'80', b'8080']", "['port']",
     ]  # fmt: skip
 
     async def read() -> list[Any]:
@@ -278,7 +279,24 @@ def test_a_bucket_of_nats_py(fresh: NatsServer) -> None:
 
     assert asyncio.run(read()) == [b"8080", b"anna", 6]
     with connect(fresh.url) as nc:
-        assert nc.jetstream().get_last_msg("KV_CONFIG", "$KV.CONFIG.port").data == b"81"
+        bucket = nc.jetstream().bucket("CONFIG")
+        assert bucket.get("port").value == b"81"
+        nc.jetstream().update_bucket("CONFIG", history=1)  # else the marker's time would be that of the key
+        with bucket.watch("lock", updates_only=True) as watcher:
+            bucket.create("lock", b"me", ttl=1)
+            assert [watcher.next_update(timeout=30) is not None for _ in range(2)] == [True, True]
+        assert bucket.keys() == ["user", "port"]  # without the marker that the server has left
+
+
+def test_keys_and_values(fresh: NatsServer) -> None:
+    assert run(program_with(DRIVERS, "bucket.watch("), fresh).splitlines() == [
+        "taken by revision 2",
+        "b'8080' b'80' ['net.port', 'net.host']",
+        "net.port b'8080'",
+        "net.host b'here'",
+        "net.host was deleted",
+        "10 ['SETTINGS']",
+    ]
 
 
 def test_a_server_for_tests() -> None:

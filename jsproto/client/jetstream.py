@@ -8,14 +8,20 @@ Rules:
   NoStreamResponseError.
 
 Not here: streams (``manage.streams``), the verbs that read (``read.reads``), consumers (``consume.consumers``),
-subscriptions (``consume.subscribe``).
+subscriptions (``consume.subscribe``), the verbs of one bucket (``bucket.bucket``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Unpack
+from typing import Unpack, cast
 
+from jsproto.client.bucket.bucket import Bucket, bind_bucket
+from jsproto.client.bucket.bucket_options import KeyOptions, NewBucketOptions
+from jsproto.client.bucket.entries import of_bucket
+from jsproto.client.bucket.manage import names as bucket_names
+from jsproto.client.bucket.manage import statuses as bucket_statuses
+from jsproto.client.bucket.manage import update as update_bucket
 from jsproto.client.connection.requests import retry_policy
 from jsproto.client.consume.dead_letters import DeadLetterPlan, DeadLetterSpec, bury, open_dead_letters
 from jsproto.client.consume.subscribe import Subscriptions
@@ -41,6 +47,8 @@ from jsproto.client.scripts import publish_batch
 from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError, WrongTypeError
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import check_unbatched
+from jsproto.grammar.bucket_config import BucketConfig, BucketOptions, BucketStatus
+from jsproto.grammar.bucket_keys import stream_of
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.options import checked, explained, split
@@ -211,6 +219,72 @@ class JetStream(Reads, Subscriptions):
         ``every``: None for no look at all. ``timeout``: seconds for each question.
         """
         return Sweep(self, plan, every=every, now=now, timeout=timeout)
+
+    # -- buckets of keys and values ------------------------------------------------------------------------------------
+
+    def create_bucket(
+        self, name: str, *, now: float, timeout: float | None = None, **options: Unpack[NewBucketOptions]
+    ) -> Ticket[Bucket]:
+        """Create a bucket, or find it with the same configuration. ``options``: see ``BucketOptions``, ``KeyOptions``.
+
+        The ticket fails with:
+            StreamNameExistError: the bucket exists with another configuration.
+
+        Raises:
+            LocalProtocolError: the name, or an option, cannot be.
+            UnsupportedByServerError: the server is too old for an option.
+        """
+        given, rest = split(KeyOptions, options)
+        keys, wanted = checked(KeyOptions, given), cast("BucketOptions", rest)
+        config = BucketConfig.of(name, self.session.server, **wanted)
+        asked = self.create_stream(config.stream, now=now, timeout=timeout)
+        return self.session.run(bind_bucket(self, name, asked, keys))
+
+    @explained(KeyOptions)
+    def bucket(
+        self, name: str, *, now: float, timeout: float | None = None, **options: Unpack[KeyOptions]
+    ) -> Ticket[Bucket]:
+        """Bind to a bucket that exists.
+
+        The ticket fails with:
+            BucketNotFoundError: it does not exist.
+            BadBucketError: its stream is no bucket.
+
+        Raises:
+            LocalProtocolError: ``name`` is that of no bucket, or an option cannot be.
+        """
+        keys = checked(KeyOptions, options)
+        asked = self.stream_info(stream_of(name), now=now, timeout=timeout)
+        return self.session.run(bind_bucket(self, name, asked, keys))
+
+    def update_bucket(
+        self, name: str, *, now: float, timeout: float | None = None, **options: Unpack[BucketOptions]
+    ) -> Ticket[BucketStatus]:
+        """Change the ``options`` of a bucket that are given. Of two changes at the same time the last one wins.
+
+        The ticket fails with:
+            BucketNotFoundError, BadBucketError: there is no such bucket.
+            APIError: the server does not change it.
+
+        Raises:
+            LocalProtocolError: ``name`` is that of no bucket, or an option cannot be.
+        """
+        BucketConfig.of(name, **options)  # to check them
+        return self.session.run(update_bucket(self, name, options, now, timeout))
+
+    def delete_bucket(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
+        """Delete a bucket with all its keys. The ticket fails with BucketNotFoundError where there is none."""
+        return self.session.run(of_bucket(name, self.delete_stream(stream_of(name), now=now, timeout=timeout)))
+
+    def bucket_names(self, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
+        """The names of all buckets, sorted. ``timeout``: seconds for each page of the list."""
+        return self.session.run(bucket_names(self.stream_names(now=now, timeout=timeout)))
+
+    def buckets(self, *, now: float, timeout: float | None = None) -> Ticket[list[BucketStatus]]:
+        """All buckets, sorted by name, and how much they hold. ``timeout``: seconds for each page of the list."""
+        return self.session.run(bucket_statuses(self, now, timeout))
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
     def consistent_session(
         self,

@@ -16,7 +16,7 @@ from tests.pair.verbs import VERBS, prepared
 
 API = "$JS.API."
 QUESTIONS = [
-    "$JS.ACK.>", "s.>",
+    "$JS.ACK.>", "s.>", "$KV.>",
     *(
         API + each
         for each in (
@@ -27,6 +27,7 @@ QUESTIONS = [
         )
     ),
 ]  # fmt: skip
+LISTS = ("key_keys", "key_history", "key_watch")
 WITHOUT = {
     (API + "STREAM.INFO.>", "ordered"),  # it cannot tell whether the stream is the same
     (API + "STREAM.INFO.>", "source"),  # the same
@@ -36,6 +37,8 @@ WITHOUT = {
     (API + "CONSUMER.>", "find_pull"),
     (API + "CONSUMER.>", "bind_pull"),  # it counts as existing
     (API + ">", "find_pull"),
+    *((API + each, verb) for each in ("STREAM.>", "STREAM.INFO.>") for verb in LISTS),  # as "ordered"
+    *((API + "CONSUMER.DELETE.>", verb) for verb in (*LISTS, "key_purge_deletes")),  # the server forgets it by itself
 }
 AT_ONCE = 1.5  # seconds: less than any limit, and more than what a verb spends by itself
 
@@ -43,7 +46,7 @@ AT_ONCE = 1.5  # seconds: less than any limit, and more than what a verb spends 
 def asked(verb: str) -> tuple[list[str], str]:
     """What ``verb`` publishes to, and what it gives where all is permitted."""
     wire = prepared()
-    listeners = [Subscription(wire.client, pattern) for pattern in ("$JS.>", "s.>")]
+    listeners = [Subscription(wire.client, pattern) for pattern in ("$JS.>", "s.>", "$KV.>")]
     wire.exchange()
     found = repr(VERBS[verb](wire))
     wire.exchange()

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from jsproto.client.bucket.bucket import Bucket
+from jsproto.client.bucket.manage import space_of
 from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.subscribe import SubscriptionSpec
+from jsproto.grammar.bucket_config import BucketConfig
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.access import Access, Permissions, User
@@ -183,6 +186,28 @@ def _session(wire: Wire) -> object:
     ]
 
 
+def _key(name: str, *args: Any, **keywords: Any) -> Verb:
+    """A verb of the bucket B, which was bound to before."""
+    config = BucketConfig.of("B")
+
+    def run(wire: Wire) -> object:
+        bucket = Bucket(wire.js, space_of(config, wire.js.api.prefix), config)
+        return wire.run_until(getattr(bucket, name)(*args, now=wire.now, **keywords))
+
+    return run
+
+
+def _watched(wire: Wire) -> object:
+    watch: Any = _key("watch", ">", "none")(wire)
+    found: list[object] = []
+    while None not in found:
+        wire.run_until(watch.readable())
+        found += watch.pop_many(5, wire.now)
+    wire.advance(6.0)
+    watch.unsubscribe(wire.now)
+    return found
+
+
 def _ask(name: str, *args: Any, **keywords: Any) -> Verb:
     return lambda wire: wire.run_until(getattr(wire.js, name)(*args, now=wire.now, **keywords))
 
@@ -218,6 +243,15 @@ VERBS: Final[dict[str, Verb]] = {
     "messages": _streamed, "fetch_no_wait": _at_once, "source": _sourced,
     "pull": _pull, "find_pull": _bound, "bind_pull": _pull_any, "subscribe": _push, "ordered": _ordered,
     "fast": _fast, "atomic": _atomic, "session": _session,
+    "bucket": lambda wire: repr(wire.run_until(wire.js.bucket("B", now=wire.now)).config),
+    "create_bucket": lambda wire: repr(wire.run_until(wire.js.create_bucket("C", now=wire.now)).config),
+    "update_bucket": _ask("update_bucket", "B", description="x"), "delete_bucket": _ask("delete_bucket", "B"),
+    "bucket_names": _ask("bucket_names"), "buckets": _ask("buckets"),
+    "key_get": _key("get", "k"), "key_get-revision": _key("get", "k", revision=1, level="leader"),
+    "key_get_many": _key("get_many", ["k", "gone"]), "key_put": _key("put", "k", b"x"),
+    "key_create": _key("create", "gone", b"x"), "key_update": _key("update", "k", b"x", 1),
+    "key_keys": _key("keys"), "key_history": _key("history"), "key_watch": _watched,
+    "key_purge_deletes": _key("purge_deletes", older_than=0), "key_status": _key("status"),
 }  # fmt: skip
 
 
@@ -236,4 +270,7 @@ def prepare(wire: W) -> W:
     wire.run_until(wire.js.create_consumer("S", sourced, now=wire.now))
     for subject in ("s.a", "s.b", "s.a"):
         wire.run_until(wire.js.publish(subject, b"{}", now=wire.now))
+    bucket = wire.run_until(wire.js.create_bucket("B", history=2, now=wire.now))
+    wire.run_until(bucket.put("k", b"1", now=wire.now))
+    wire.run_until(bucket.delete("gone", now=wire.now))
     return wire

@@ -32,11 +32,12 @@ from jsproto.grammar.times import Duration
 DEFAULT_EXPIRES: Final = 30.0  # seconds
 LEAST: Final = 9  # the last of the priorities of a client
 
-IfMissed: TypeAlias = Literal["tell", "error"]
+IfMissed: TypeAlias = Literal["tell", "error", "skip"]
 """What an ordered reading does about messages that were dropped before their turn, or a stream that is another one.
 
 "tell" emits MessagesMissed, StreamRolledBack or StreamRecreated, and reads on. "error" ends it with
-MessagesDroppedError, StreamRolledBackError or StreamRecreatedError.
+MessagesDroppedError, StreamRolledBackError or StreamRecreatedError. "skip" is "tell" without MessagesMissed: it is for
+streams whose old messages may go.
 """
 
 TermOn: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
@@ -178,7 +179,8 @@ class MissingOptions(TypedDict, total=False):
     Attributes:
         if_missed: what an ordered subscription does when limits took messages before their turn, or the stream is
             another one. "tell" reads on after the event MessagesMissed, StreamRolledBack or StreamRecreated.
-            "error" ends with MessagesDroppedError, StreamRolledBackError or StreamRecreatedError.
+            "error" ends with MessagesDroppedError, StreamRolledBackError or StreamRecreatedError. "skip" is "tell"
+            without MessagesMissed.
     """
 
     if_missed: Annotated[IfMissed, Option("tell", of_words(*get_args(IfMissed)))]

@@ -83,6 +83,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
 from jsproto.grammar.options import checked
 from jsproto.grammar.position import StreamPosition
+from jsproto.grammar.stored import number
 from jsproto.grammar.subjects import contains, has_wildcards
 from jsproto.outbox import Outbox
 from jsproto.rules.ordered import ORDERED, OrderedPhase, OrderedStep
@@ -106,8 +107,8 @@ class OrderedConsumer(ResumingBuffer[D]):
 
     __slots__ = (
         "_asked", "_check", "_config", "_count", "_end_seen", "_filter", "_hear", "_holes", "_identity", "_if_missed",
-        "_is_asked_for", "_is_placed", "_last_reply", "_left", "_made", "_may_compare", "_may_look", "_ready_by",
-        "_requests", "_restating", "_start", "_takes_all", "_timeout", "_token", "phase", "recreated",
+        "_is_asked_for", "_is_idle", "_is_placed", "_last_reply", "_left", "_made", "_may_compare", "_may_look",
+        "_ready_by", "_requests", "_restating", "_start", "_takes_all", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -162,6 +163,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._restating = config.deliver_policy == "last_per_subject"
         self._count = DeliverySequence()
         self._is_asked_for = False  # a consumer was, and was not left
+        self._is_idle = False  # a consumer has said that it had delivered all
         self._start: int | None = None  # after which sequence the present consumer starts, if it said so
         self._token = b""
         self._requests = 0
@@ -178,6 +180,16 @@ class OrderedConsumer(ResumingBuffer[D]):
     def last_seq(self) -> int:
         """The stream sequence up to which everything was received. Another consumer would start after it."""
         return max(self._floor, self._count.stream_seq)
+
+    @property
+    def end_seen(self) -> int | None:
+        """The last stream sequence when a consumer was followed. None: the leader has not told."""
+        return self._end_seen.seq if self._end_seen.seq >= 0 else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that the stream had was delivered once. ``readable()`` is completed when it becomes True."""
+        return self._is_idle
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -248,6 +260,8 @@ class OrderedConsumer(ResumingBuffer[D]):
         if self._restating:
             self._restating = restating
             count.expected_prefix = NO_PREFIX
+            if not restating and count.stream_seq <= last:  # it came before, and would have told
+                self._rests()
         elif self._takes_all and count.stream_seq > last + 1:
             self._found_holes([(last, count.stream_seq)], now)
         return count.stream_seq > last
@@ -273,6 +287,15 @@ class OrderedConsumer(ResumingBuffer[D]):
             if self._takes_all and not self._holes and self._expects_more(header):
                 self._found_holes([(self.last_seq, MAX_UINT64)], now)
             self._ask_about_holes(now)
+            last = number(header, b"Nats-Last-Stream")
+            if last is not None and 0 <= self._end_seen.seq <= last:
+                self._rests()
+
+    def _rests(self) -> None:
+        """All that there was has been delivered."""
+        if not self._is_idle:
+            self._is_idle = True
+            self._readable.notify()
 
     def _expects_more(self, header: bytes) -> bool:
         """Whether the last message announced more, and an idle consumer says that this was all."""
@@ -372,6 +395,8 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._restating = info.num_pending > 0
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
             self._start = info.delivered.stream_seq
+        if not info.num_pending:
+            self._rests()
         if self._identity is None:  # there is nothing to compare with
             self._follow_consumer(now)
         else:
@@ -388,7 +413,8 @@ class OrderedConsumer(ResumingBuffer[D]):
             self._identity = facts.identity
             self._ask_for_consumer(now)
         elif self.phase is OrderedPhase.COMPARING:
-            self._takes_all = facts.drops_front and not self._restating and takes_all(self._config, info.config)
+            may_miss = facts.drops_front and not self._restating and self._if_missed != "skip"
+            self._takes_all = may_miss and takes_all(self._config, info.config)
             if self._check is None:
                 self._check = PositionCheck(self._position())
             verdict = self._check.state(facts, now)
@@ -452,7 +478,8 @@ class OrderedConsumer(ResumingBuffer[D]):
         if self._if_missed == "error":
             self._end(MessagesDroppedError(last_seq + 1, next_seq))
             return False
-        self._outbox.emit(MessagesMissed(self.stream, last_seq + 1, next_seq - 1))
+        if self._if_missed == "tell":
+            self._outbox.emit(MessagesMissed(self.stream, last_seq + 1, next_seq - 1))
         return True
 
     def _found_holes(self, holes: Sequence[tuple[int, int]], now: float) -> None:

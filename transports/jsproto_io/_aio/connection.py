@@ -51,6 +51,7 @@ from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._aio.atomic import AtomicBatch
+from jsproto_io._aio.buckets import HasBuckets
 from jsproto_io._aio.consuming import Consuming
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.copying import StreamCopy
@@ -443,7 +444,9 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
         await self._callback_ended()
 
 
-class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, NamesOfNatsPy):
+class JetStream(
+    Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, HasBuckets, NamesOfNatsPy
+):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

@@ -42,6 +42,7 @@ from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._blocking.atomic import AtomicBatch
+from jsproto_io._blocking.buckets import HasBuckets
 from jsproto_io._blocking.consuming import Consuming
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.copying import StreamCopy
@@ -430,7 +431,9 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
         self._callback_ended()
 
 
-class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, NamesOfNatsPy):
+class JetStream(
+    Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, HasBuckets, NamesOfNatsPy
+):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

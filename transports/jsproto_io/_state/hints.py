@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-_BUCKETS: Final = "there is no class of buckets: NATS_PY.md shows one by publish() and get_last_msg()"
 _OBJECTS: Final = "objects are beyond this library"
 NATS_PY: Final = {
     "add_stream": "it is create_stream() here",
@@ -18,9 +17,9 @@ NATS_PY: Final = {
     "find_stream_name_by_subject": "it is find_stream() here",
     "streams_info": "it is streams() here",
     "streams_info_iterator": "it is streams() here",
-    "key_value": _BUCKETS,
-    "create_key_value": _BUCKETS,
-    "delete_key_value": _BUCKETS,
+    "key_value": "it is bucket() here",
+    "create_key_value": "it is create_bucket() here",
+    "delete_key_value": "it is delete_bucket() here",
     "object_store": _OBJECTS,
     "create_object_store": _OBJECTS,
     "delete_object_store": _OBJECTS,

@@ -1,0 +1,228 @@
+"""One bucket of keys and values (ADR-8): the verbs.
+
+Rules:
+
+* A verb either sends its request or raises LocalProtocolError with nothing sent.
+* Revisions are sequences of the stream. Each write makes one, a deletion too.
+* Values are bytes. None of these verbs keeps anything: every call asks the server.
+* A mirror is read itself, and written through its origin. What is written shows when it has come back.
+
+Not here: the scripts (``entries``, ``writes``, ``watch``, ``listing``), several keys in one atomic batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from jsproto.client.bucket.bucket_options import KeyOptions, WatchOptions
+from jsproto.client.bucket.entries import entries, entry
+from jsproto.client.bucket.listing import OLD_MARKER, key_names, present, purge_deletes
+from jsproto.client.bucket.manage import read_config, space_of, status
+from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch
+from jsproto.client.bucket.writes import create, written
+from jsproto.client.read.single import ReadLevel
+from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
+from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry
+from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import explained
+from jsproto.grammar.publish_headers import PublishOptions
+from jsproto.grammar.times import Duration, nanoseconds
+from jsproto.ticket import Ticket
+
+if TYPE_CHECKING:
+    from jsproto.client.jetstream import JetStream
+    from jsproto.grammar.acks import PubAck
+    from jsproto.grammar.config import StreamInfo
+
+
+class Bucket:
+    """The keys of one bucket. Made by ``JetStream.bucket`` and ``JetStream.create_bucket``.
+
+    Attributes: ``space`` (where its keys are) and ``config`` (what the bucket was like when it was bound).
+
+    In each verb ``now`` is monotonic seconds, and ``timeout`` seconds for each question, that of the JetStream if None.
+
+    The tickets fail with:
+        BucketNotFoundError: there is no bucket. A write fails with NoStreamResponseError then.
+        TimeoutError: no answer came in time. What was to be written may be stored.
+    """
+
+    __slots__ = ("_js", "config", "space")
+
+    def __init__(self, js: JetStream, space: KeySpace, config: BucketConfig) -> None:
+        """``space`` and ``config`` are of one bucket (``manage``)."""
+        self._js = js
+        self.space = space
+        self.config = config
+
+    # -- reads ---------------------------------------------------------------------------------------------------------
+
+    def get(
+        self,
+        key: str,
+        *,
+        now: float,
+        revision: int | None = None,
+        level: ReadLevel | None = None,
+        timeout: float | None = None,
+    ) -> Ticket[KeyValueEntry]:
+        """Read the value of a key: the last one, or that of a ``revision``.
+
+        * ``level``: who answers. None: any replica, or the leader where the bucket allows no Direct Get.
+
+        The ticket fails with:
+            KeyNotFoundError: the key has no value, or the revision is of another one. KeyDeletedError: it was deleted.
+        """
+        subject = self.space.subject(key)
+        if level is None and not self.config.direct:
+            level = "leader"
+        asked = self._js.get_msg(
+            self.space.stream, revision, subject=subject if revision is None else None, level=level, now=now,
+            timeout=timeout,
+        )  # fmt: skip
+        return self._js.session.run(entry(self.space, key, revision, asked))
+
+    def get_many(
+        self, keys: Iterable[str], *, now: float, timeout: float | None = None
+    ) -> Ticket[dict[str, KeyValueEntry]]:
+        """Read the values of many keys at one moment. Keys without a value are missing.
+
+        The ticket fails with:
+            NoRespondersError: the bucket allows no Direct Get.
+
+        Raises:
+            UnsupportedByServerError: the server is older than 2.11.
+        """
+        wanted = {self.space.subject(key): key for key in keys}
+        self._js.need_batches()
+        return self._js.session.scripts.bring(entries(self._js, self.space, wanted, now, timeout))
+
+    # -- writes --------------------------------------------------------------------------------------------------------
+
+    def put(self, key: str, value: bytes, *, now: float, timeout: float | None = None) -> Ticket[int]:
+        """Store a value, whatever the key has. The ticket takes its revision."""
+        return self._write(key, value, now=now, timeout=timeout)
+
+    def create(
+        self, key: str, value: bytes, *, now: float, ttl: Duration | None = None, timeout: float | None = None
+    ) -> Ticket[int]:
+        """Store a value if the key has none. The ticket takes its revision.
+
+        * ``ttl``: how long it lives, in seconds or as a timedelta, rounded up to whole seconds.
+
+        The ticket fails with:
+            KeyExistsError: it has one.
+            MessageTTLDisabledError: the bucket allows no time to live.
+        """
+        target = self.space.target(key)
+
+        def publish(last: int, now: float) -> Ticket[PubAck]:
+            return self._js.publish(target, value, now=now, timeout=timeout, expected_last_subject_seq=last, ttl=ttl)
+
+        return self._js.session.run(create(self._js, self.space, key, publish(0, now), publish, timeout))
+
+    def update(self, key: str, value: bytes, last: int, *, now: float, timeout: float | None = None) -> Ticket[int]:
+        """Store a value if the last revision of the key is ``last``, 0 for none. The ticket takes its revision.
+
+        The ticket fails with:
+            KeyWrongLastSequenceError: it is another one.
+        """
+        return self._write(key, value, now=now, timeout=timeout, expected_last_subject_seq=last)
+
+    def delete(self, key: str, *, now: float, last: int | None = None, timeout: float | None = None) -> Ticket[int]:
+        """Delete a key, and keep its history. The ticket takes the revision of the marker.
+
+        * ``last``: only if that is the last revision of the key.
+
+        The ticket fails with:
+            KeyWrongLastSequenceError: it is another one.
+        """
+        return self._write(
+            key, b"", now=now, timeout=timeout, headers={"KV-Operation": "DEL"}, expected_last_subject_seq=last
+        )
+
+    def purge(
+        self,
+        key: str,
+        *,
+        now: float,
+        last: int | None = None,
+        ttl: Duration | None = None,
+        timeout: float | None = None,
+    ) -> Ticket[int]:
+        """Delete a key with its history. Arguments and errors as of ``delete`` and ``create``.
+
+        * ``ttl``: how long the marker stays. None: until ``purge_deletes``.
+        """
+        return self._write(
+            key, b"", now=now, timeout=timeout, headers={"KV-Operation": "PURGE"}, expected_last_subject_seq=last,
+            rollup="sub", ttl=ttl,
+        )  # fmt: skip
+
+    def purge_deletes(
+        self, *, now: float, older_than: Duration = OLD_MARKER, timeout: float | None = None
+    ) -> Ticket[int]:
+        """Remove the markers of deleted keys. The ticket takes how many revisions that were, history included.
+
+        * ``older_than``: seconds, or a timedelta, by the server's clock. Of a younger marker the history is removed.
+        """
+        age = nanoseconds(older_than, "older_than")
+        return self._js.session.scripts.bring(purge_deletes(self._js, self.space, age, now, timeout))
+
+    # -- many entries --------------------------------------------------------------------------------------------------
+
+    def keys(self, *filters: str, now: float) -> Ticket[list[str]]:
+        """The keys that have a value and match one of ``filters``, in the order of their revisions. None: all keys.
+
+        Raises:
+            LocalProtocolError: a filter cannot be one.
+        """
+        plan = WatchPlan.of(self.space, filters, meta_only=True)
+        return self._js.session.scripts.bring(key_names(self._js, self.space, plan, now))
+
+    def history(self, *filters: str, now: float) -> Ticket[list[KeyValueEntry]]:
+        """All revisions that the bucket keeps of the keys that match, oldest first, markers included.
+
+        Raises:
+            LocalProtocolError: a filter cannot be one.
+        """
+        plan = WatchPlan.of(self.space, filters, history=True)
+        return self._js.session.scripts.bring(present(self._js, self.space, plan, now))
+
+    @explained(WatchOptions)
+    def watch(self, *filters: str, now: float, **options: Unpack[WatchOptions]) -> Ticket[Watch]:
+        """Watch the keys that match one of ``filters``, or all keys. See ``Watch``.
+
+        Raises:
+            LocalProtocolError: a filter or an option cannot be, or options contradict each other.
+        """
+        plan = WatchPlan.of(self.space, filters, **options)
+        return self._js.session.scripts.bring(open_watch(self._js, self.space, plan, now))
+
+    def status(self, *, now: float, timeout: float | None = None) -> Ticket[BucketStatus]:
+        """What the bucket is like now, and how much it holds."""
+        asked = self._js.stream_info(self.space.stream, now=now, timeout=timeout)
+        return self._js.session.run(status(self.space.bucket, asked))
+
+    def _write(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        now: float,
+        timeout: float | None,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> Ticket[int]:
+        """Publish one revision of a key."""
+        asked = self._js.publish(self.space.target(key), value, now=now, timeout=timeout, headers=headers, **options)
+        return self._js.session.run(written(self.space, key, asked))
+
+
+def bind_bucket(
+    js: JetStream, name: str, asked: Ticket[StreamInfo], keys: KeyOptions
+) -> Generator[Ticket[Any], Any, Bucket]:
+    """A script: the bucket of the stream that was ``asked`` about, or created. Errors as of ``read_config``."""
+    config = yield from read_config(name, asked)
+    return Bucket(js, space_of(config, js.api.prefix, keys), config)

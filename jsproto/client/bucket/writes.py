@@ -1,0 +1,90 @@
+"""Writing keys of a bucket: the scripts.
+
+Rules:
+
+* A revision that was expected in vain is a KeyWrongLastSequenceError.
+* A key is created where it has neither value nor marker, or over its marker. For that the present one is read from the
+  leader. What others do meanwhile is looked at again, up to ``TRIES`` times.
+
+Not here: what is published (``bucket``). A write whose answer did not come is not repeated: it may be stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from jsproto.api_errors import StreamWrongLastSequenceError
+from jsproto.client.bucket.entries import of_bucket
+from jsproto.errors import KeyExistsError, KeyWrongLastSequenceError, MessageNotFoundError
+from jsproto.grammar.bucket_keys import KeySpace, stored_entry
+from jsproto.ticket import Ticket
+
+if TYPE_CHECKING:
+    from jsproto.client.jetstream import JetStream
+    from jsproto.grammar.acks import PubAck
+
+TRIES: Final = 5  # to create a key that others create and delete meanwhile
+_PRESENT: Final = re.compile(r"wrong last sequence: ([0-9]{1,20})")
+
+
+def written(keys: KeySpace, key: str, asked: Ticket[PubAck]) -> Generator[Ticket[Any], Any, int]:
+    """The revision that a publish has made.
+
+    Raises:
+        KeyWrongLastSequenceError: the key has another revision than expected.
+    """
+    try:
+        ack: PubAck = yield asked
+    except StreamWrongLastSequenceError as error:
+        raise _wrong(keys, key, error) from error
+    return ack.seq
+
+
+def create(
+    js: JetStream,
+    keys: KeySpace,
+    key: str,
+    asked: Ticket[PubAck],
+    publish: Callable[[int, float], Ticket[PubAck]],
+    timeout: float | None,
+) -> Generator[Ticket[Any], Any, int]:
+    """The revision of a key that was created. ``asked``: a publish for a key that was never there.
+
+    ``publish`` stores the value if the last revision of the key is the one given.
+
+    Raises:
+        KeyExistsError: it has a value.
+        KeyWrongLastSequenceError: it was created and deleted by others again and again.
+    """
+    tries_left = TRIES
+    while True:
+        tries_left -= 1
+        try:
+            ack: PubAck = yield asked
+        except StreamWrongLastSequenceError as error:
+            if not tries_left:
+                raise _wrong(keys, key, error) from error
+        else:
+            return ack.seq
+        last = yield from _last(js, keys, key, timeout)
+        asked = publish(last, js.session.now)
+
+
+def _last(js: JetStream, keys: KeySpace, key: str, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
+    """The revision of the marker of ``key``, 0 without one. KeyExistsError where it has a value."""
+    asked = js.get_msg(keys.stream, subject=keys.subject(key), level="leader", now=js.session.now, timeout=timeout)
+    try:
+        message = yield from of_bucket(keys.bucket, asked)
+    except MessageNotFoundError:
+        return 0
+    present = stored_entry(keys, message)
+    if not present.is_marker:
+        raise KeyExistsError(keys.bucket, key, present.revision)
+    return present.revision
+
+
+def _wrong(keys: KeySpace, key: str, error: StreamWrongLastSequenceError) -> KeyWrongLastSequenceError:
+    present = _PRESENT.fullmatch(error.description)
+    return KeyWrongLastSequenceError(keys.bucket, key, int(present[1]) if present else None)

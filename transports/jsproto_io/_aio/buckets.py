@@ -1,0 +1,387 @@
+"""The facade for event loops, continued: buckets of keys and values.
+
+Rules: those of ``_aio.connection``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, Unpack
+
+from jsproto.client.bucket.bucket import Bucket as CoreBucket
+from jsproto.client.bucket.bucket_options import KeyOptions, NewBucketOptions, WatchOptions
+from jsproto.client.bucket.listing import OLD_MARKER
+from jsproto.client.bucket.watch import Watch
+from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.client.read.single import ReadLevel
+from jsproto.errors import TimeoutError
+from jsproto.grammar.bucket_config import BucketOptions, BucketStatus
+from jsproto.grammar.bucket_keys import KeyValueEntry
+from jsproto.grammar.options import explained
+from jsproto.grammar.times import seconds
+from jsproto.ticket import Ticket
+from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.engine import ends
+from jsproto_io._aio.taking import Iterates
+from jsproto_io._state.buckets import BucketBase, KeyWatcherBase
+from jsproto_io._state.common import Timeout
+
+if TYPE_CHECKING:
+    from jsproto_io._aio.connection import Connection
+
+T = TypeVar("T")
+
+
+class HasBuckets:
+    """The verbs of ``JetStream`` that make and find buckets."""
+
+    _core: CoreJetStream
+    _connection: Connection
+
+    async def create_bucket(
+        self, name: str, *, timeout: Timeout | None = None, **options: Unpack[NewBucketOptions]
+    ) -> Bucket:
+        """Create a bucket of keys and values (ADR-8), or find it with the same configuration.
+
+        The keywords are its options. One that is None has its default.
+
+        Args:
+            name: letters, digits, ``_`` and ``-``.
+            description: a text for people.
+            history: revisions that a key keeps, 1 to 64. Default: 1.
+            ttl: how long a revision lives, in seconds or as a timedelta. Default: for ever.
+            marker_ttl: where a key expires, the server leaves a marker that lives so long, 1 s or more. Default: it
+                leaves none.
+            max_bytes: of all revisions together, with names and headers. Default: no limit.
+            max_value_size: bytes of a value, with its headers. Default: no limit.
+            storage: "file" (the default) or "memory".
+            replicas: servers that have it. Default: 1.
+            compression: whether the server compresses its files.
+            placement: where the replicas are.
+            republish: revisions are published again to other subjects.
+            metadata: names and values for applications.
+            direct: any replica answers reads, the default. False: its leader alone.
+            atomic: several keys can be changed in one atomic batch (2.12), the default.
+            mirror: the bucket that this one copies: its name, or a StreamSource.
+            sources: buckets whose keys this one has too.
+            codec: as in ``bucket()``, and so is ``validate_keys``.
+            timeout: of each verb of the bucket, too, in seconds or as a timedelta. None: that of ``jetstream()``.
+
+        Raises:
+            StreamNameExistError: the bucket exists with another configuration.
+            UnsupportedByServerError: the server is too old for an option that was given.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        core = await self._connection._ask(
+            lambda now: self._core.create_bucket(name, now=now, timeout=limit, **options), limit
+        )
+        return Bucket(core, self._connection, limit)
+
+    async def bucket(self, name: str, *, timeout: Timeout | None = None, **options: Unpack[KeyOptions]) -> Bucket:
+        """Bind to a bucket that exists.
+
+        Args:
+            name: its name.
+            timeout: of each verb of the bucket, too, in seconds or as a timedelta. None: that of ``jetstream()``.
+
+        Raises:
+            BucketNotFoundError: it does not exist.
+            BadBucketError: the stream of that name is no bucket.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        core = await self._connection._ask(
+            lambda now: self._core.bucket(name, now=now, timeout=limit, **options), limit
+        )
+        return Bucket(core, self._connection, limit)
+
+    async def update_bucket(
+        self, name: str, *, timeout: Timeout | None = None, **options: Unpack[BucketOptions]
+    ) -> BucketStatus:
+        """Change those options of a bucket that are given. The keywords are those of ``create_bucket``.
+
+        The configuration is fetched first. What has no option here stays as it is. Of two such changes at the same time
+        the last one wins.
+
+        Args:
+            name: its name.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
+
+        Raises:
+            BucketNotFoundError: it does not exist.
+            BadBucketError: the stream of that name is no bucket.
+            APIError: an option cannot be changed.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(
+            lambda now: self._core.update_bucket(name, now=now, timeout=limit, **options), limit
+        )
+
+    async def delete_bucket(self, name: str, *, timeout: Timeout | None = None) -> bool:
+        """Delete a bucket and all its keys. Returns the server's ``success``.
+
+        Raises:
+            BucketNotFoundError: it does not exist.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(lambda now: self._core.delete_bucket(name, now=now, timeout=limit), limit)
+
+    async def bucket_names(self, *, timeout: Timeout | None = None) -> list[str]:
+        """The names of all buckets, sorted. Streams whose names are those of buckets count as such.
+
+        Args:
+            timeout: of each page of the list, in seconds or as a timedelta. None: that of ``jetstream()``.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(lambda now: self._core.bucket_names(now=now, timeout=limit), limit)
+
+    async def buckets(self, *, timeout: Timeout | None = None) -> list[BucketStatus]:
+        """All buckets, sorted by name: what each is like, and how much it holds.
+
+        Args:
+            timeout: of each page of the list, in seconds or as a timedelta. None: that of ``jetstream()``.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(lambda now: self._core.buckets(now=now, timeout=limit), limit)
+
+
+class Bucket(BucketBase):
+    """Keys and their values. Made by ``JetStream.bucket()`` and ``JetStream.create_bucket()``.
+
+    A key is letters, digits and ``- / _ =``, with dots between its tokens. A value is bytes. Each write has a revision,
+    a number that rises throughout the bucket. A deleted key leaves a marker with a revision of its own.
+
+    Every verb raises, besides what it lists itself:
+        BucketNotFoundError: the bucket does not exist any more. A write raises NoStreamResponseError then.
+        TimeoutError: no answer came in time. What was to be written may be stored, or be stored later.
+        LocalProtocolError: a key or an argument cannot be. Nothing was sent.
+    """
+
+    def __init__(self, core: CoreBucket, connection: Connection, timeout: float) -> None:
+        super().__init__(core)
+        self._connection = connection
+        self._timeout = timeout  # of each verb
+
+    async def get(
+        self,
+        key: str,
+        revision: int | None = None,
+        *,
+        level: ReadLevel | None = None,
+        timeout: Timeout | None = None,
+    ) -> KeyValueEntry:
+        """Read the value of a key.
+
+        Args:
+            key: the key.
+            revision: read this revision of the key, not the last one.
+            level: "direct", any replica, which may be behind. "leader", the leader. None: "direct" where the bucket
+                allows it.
+            timeout: seconds, or a timedelta. None: that of the bucket.
+
+        Raises:
+            KeyNotFoundError: the key has no value, or the revision is of another key.
+            KeyDeletedError: it was deleted, or has expired. The error is a KeyNotFoundError with the marker's revision.
+        """
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(
+            lambda now: self._core.get(key, now=now, revision=revision, level=level, timeout=limit), limit
+        )
+
+    async def get_many(self, keys: Iterable[str], *, timeout: Timeout | None = None) -> dict[str, KeyValueEntry]:
+        """Read the values of many keys, as they were at one moment. Keys without a value are missing.
+
+        Up to 1,024 keys take one request.
+
+        Args:
+            keys: the keys, without wildcards.
+            timeout: of each step, in seconds or as a timedelta. None: that of the bucket.
+
+        Raises:
+            NoRespondersError: the bucket allows no Direct Get (``direct``).
+            UnsupportedByServerError: the server is older than 2.11.
+        """
+        limit, wanted = seconds(timeout, default=self._timeout), list(keys)
+        return await self._connection._ask(lambda now: self._core.get_many(wanted, now=now, timeout=limit), limit)
+
+    async def put(self, key: str, value: bytes, *, timeout: Timeout | None = None) -> int:
+        """Store a value, whatever the key has. Returns its revision."""
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(lambda now: self._core.put(key, value, now=now, timeout=limit), limit)
+
+    async def create(
+        self, key: str, value: bytes, *, ttl: Timeout | None = None, timeout: Timeout | None = None
+    ) -> int:
+        """Store a value if the key has none. Returns its revision.
+
+        Args:
+            key: the key.
+            value: its value.
+            ttl: how long it lives, in seconds or as a timedelta, rounded up to whole seconds. A server lengthens it to
+                ``marker_ttl`` where the bucket has a history.
+            timeout: of each step, in seconds or as a timedelta. None: that of the bucket.
+
+        Raises:
+            KeyExistsError: the key has a value.
+            KeyWrongLastSequenceError: others create and delete it all the time.
+            MessageTTLDisabledError: the bucket allows no ``ttl``.
+        """
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(
+            lambda now: self._core.create(key, value, now=now, ttl=ttl, timeout=limit), limit
+        )
+
+    async def update(self, key: str, value: bytes, last: int, *, timeout: Timeout | None = None) -> int:
+        """Store a value if the last revision of the key is ``last``, 0 for a key without any. Returns its revision.
+
+        Raises:
+            KeyWrongLastSequenceError: it is another one.
+        """
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(
+            lambda now: self._core.update(key, value, last, now=now, timeout=limit), limit
+        )
+
+    async def delete(self, key: str, *, last: int | None = None, timeout: Timeout | None = None) -> int:
+        """Delete a key, and keep its history. Returns the revision of the marker.
+
+        Args:
+            key: the key.
+            last: only if this is its last revision.
+            timeout: seconds, or a timedelta. None: that of the bucket.
+
+        Raises:
+            KeyWrongLastSequenceError: the last revision is another one.
+        """
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(lambda now: self._core.delete(key, now=now, last=last, timeout=limit), limit)
+
+    async def purge(
+        self,
+        key: str,
+        *,
+        last: int | None = None,
+        ttl: Timeout | None = None,
+        timeout: Timeout | None = None,
+    ) -> int:
+        """Delete a key and its history. Returns the revision of the marker.
+
+        Args:
+            key: the key.
+            last: only if this is its last revision.
+            ttl: how long the marker stays, in seconds or as a timedelta. None: until ``purge_deletes()``.
+            timeout: seconds, or a timedelta. None: that of the bucket.
+
+        Raises:
+            KeyWrongLastSequenceError: the last revision is another one.
+            MessageTTLDisabledError: the bucket allows no ``ttl``.
+        """
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(
+            lambda now: self._core.purge(key, now=now, last=last, ttl=ttl, timeout=limit), limit
+        )
+
+    async def keys(self, *filters: str, timeout: Timeout | None = None) -> list[str]:
+        """The keys that have a value, in the order of their last revisions.
+
+        Args:
+            filters: only keys that match one of them. ``*`` stands for a token, ``>`` at the end for all that follow.
+            timeout: of the whole list, in seconds or as a timedelta. None: there is none.
+        """
+        return await self._listed(lambda now: self._core.keys(*filters, now=now), timeout)
+
+    async def history(self, *filters: str, timeout: Timeout | None = None) -> list[KeyValueEntry]:
+        """The revisions that the bucket keeps, oldest first, markers included.
+
+        Args:
+            filters: a key, or several, in which wildcards are allowed. None: all keys.
+            timeout: of the whole list, in seconds or as a timedelta. None: there is none.
+        """
+        return await self._listed(lambda now: self._core.history(*filters, now=now), timeout)
+
+    @explained(WatchOptions)
+    async def watch(self, *filters: str, **options: Unpack[WatchOptions]) -> KeyWatcher:
+        """Watch keys: their present entries, then None, and then what changes.
+
+        Args:
+            filters: only keys that match one of them. ``*`` stands for a token, ``>`` at the end for all that follow.
+        """
+        verb = partial(self._core.watch, *filters, **options)
+        core = await self._connection._ask(lambda now: verb(now=now), self._timeout)
+        return KeyWatcher(core, self._connection)
+
+    async def purge_deletes(self, *, older_than: Timeout = OLD_MARKER, timeout: Timeout | None = None) -> int:
+        """Remove the markers of deleted keys. A value that is put meanwhile stays.
+
+        Args:
+            older_than: seconds, or a timedelta, by the server's clock. Of a younger marker the history is removed.
+            timeout: of the whole, in seconds or as a timedelta. None: there is none.
+
+        Returns:
+            How many revisions were removed, history included.
+        """
+        limit = self._timeout
+        return await self._listed(
+            lambda now: self._core.purge_deletes(now=now, older_than=older_than, timeout=limit), timeout
+        )
+
+    async def status(self, *, timeout: Timeout | None = None) -> BucketStatus:
+        """What the bucket is like now, and how much it holds."""
+        limit = seconds(timeout, default=self._timeout)
+        return await self._connection._ask(lambda now: self._core.status(now=now, timeout=limit), limit)
+
+    async def _listed(self, verb: Callable[[float], Ticket[T]], timeout: Timeout | None) -> T:
+        """Wait for what takes as long as there are keys. A watcher that is too slow is ended."""
+        connection, limit = self._connection, seconds(timeout)
+        ticket = await connection._call_with_room(verb)
+        try:
+            return await connection._wait(ticket, limit)
+        except TimeoutError:
+            connection._release(partial(connection._session.abandon, ticket))
+            raise
+
+
+class KeyWatcher(KeyWatcherBase, Iterates[KeyValueEntry | None], Managed):
+    """The entries of a bucket as they change. Made by ``Bucket.watch()``.
+
+    Iterate over it: it gives entries, and None once, where the present entries end. It goes on over lost links and
+    restarts of servers. Each entry comes once and in order. As a context manager it stops at the end.
+
+    A slow reader of a bucket with little history sees the newest revisions only. So does one whose link was lost. What
+    expires, or is purged, without leaving a marker is not seen.
+
+    The iteration raises:
+        ConnectionLostError: the connection has failed.
+        StreamNotFoundError: the bucket was deleted.
+    """
+
+    _connection: Connection
+
+    def __init__(self, core: Watch, connection: Connection) -> None:
+        super().__init__(core)
+        self._connection = connection
+
+    async def _leave_block(self, error: BaseException | None) -> None:
+        await self.stop()
+
+    async def next_update(self, *, timeout: Timeout | None = None) -> KeyValueEntry | None:
+        """Wait for the next entry and take it. None: the present entries end here.
+
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: nothing came in time.
+            ConnectionClosedError: the watcher was stopped, and its last entry was taken.
+        """
+        try:
+            return self._taken.popleft()
+        except IndexError:
+            return await self._next(seconds(timeout))
+
+    @ends
+    async def stop(self) -> None:
+        """End the watch. What was received can still be taken. No effect the second time."""
+        self._stopped = True
+        self._connection._takers.pop(self, None)
+        self._connection._release(self._core.unsubscribe)
