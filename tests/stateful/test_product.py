@@ -608,7 +608,7 @@ PAIRS: Final = [(machine, phase) for machine in MACHINES for phase in machine.ph
 def no_machine_steps_what_its_table_ignores() -> Iterator[None]:
     """A fast batch asks before it steps, and a link may meet anything when it is closed: those are left out."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in (("publish.staged", "ATOMIC"), ("consume.ordered", "ORDERED"),
+        for module, name in (("publish.atomic", "ATOMIC"), ("consume.ordered", "ORDERED"),
                              ("consume.sourcing", "SOURCING"), ("read.consistency", "CONSISTENT_READ")):  # fmt: skip
             place = import_module(f"jsproto.client.{module}")
             patch.setattr(place, name, StepsAlone(getattr(place, name)))

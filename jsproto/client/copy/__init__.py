@@ -4,6 +4,6 @@
 * ``columns``: the messages of a consumer as messages to publish, encoded by the thousand.
 * ``target``: what the target has already, and from where a copy goes on.
 
-Not here: the machines at both ends (``consume.sourcing``, ``publish.fast``, ``publish.staged``), and the loop between
+Not here: the machines at both ends (``consume.sourcing``, ``publish.fast``, ``publish.atomic``), and the loop between
 them, which waits (``jsproto_io._aio.copying``).
 """
