@@ -43,9 +43,10 @@ class ScriptRunner:
         self._bringing: dict[Ticket[Any], Script[Any]] = {}  # by the ticket of its end: what makes something live
         self.waiting: dict[Ticket[Any], list[tuple[Script[Any], Ticket[Any]]]] = {}
 
-    def run(self, script: Script[T]) -> Ticket[T]:
-        """Start ``script``. The ticket takes what it returns, or the ``Error`` that it raises."""
-        ticket: Ticket[T] = Ticket()
+    def run(self, script: Script[T], ticket: Ticket[T] | None = None) -> Ticket[T]:
+        """Start ``script``. ``ticket``, else a new one, takes what it returns, or the ``Error`` that it raises."""
+        if ticket is None:
+            ticket = Ticket()
         self._advance(script, ticket, None)
         return ticket
 

@@ -145,12 +145,14 @@ class LastAnswer(LastMessages):
         created: int | None = None,
         max_bytes: int | None = None,
         timeout: float = 5.0,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """``least``: a sequence that the server has to have reached. ``shows``: subject and sequence of its witness.
 
         * The witness is a message that the server has to have. It is requested as well, and given out only if it is
           wanted.
         * ``created``: when the stream was created, if that is known (nanoseconds since the epoch).
+        * ``on_end``: called once, when the answer has come, or the read has failed or was closed.
 
         The others are those of ``LastMessages``. A server that lags is asked again until ``timeout`` is over: then the
         read fails with IncompleteBatchError.
@@ -161,7 +163,7 @@ class LastAnswer(LastMessages):
         PagedRead.__init__(
             self, outbox, stream, self._answer, api=api, inbox=inbox, draw=draw, now=now, batch=batch,
             at_least=max(least, up_to_seq or 0), page_messages=MAX_SUBJECTS + 1, max_bytes=max_bytes, timeout=timeout,
-            created=created,
+            created=created, on_end=on_end,
         )  # fmt: skip
 
     @property

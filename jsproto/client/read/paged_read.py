@@ -66,18 +66,20 @@ class PagedRead(BufferedRead, Live):
 
     __slots__ = (
         "_announced", "_api", "_copy", "_draw", "_feed", "_guard", "_inbox", "_last_heard", "_leader", "_max_bytes",
-        "_page_messages", "_plan", "_question", "_replies", "_reply", "_retries", "_timeout", "_timers", "come_to",
-        "phase",
+        "_on_end", "_page_messages", "_plan", "_question", "_replies", "_reply", "_retries", "_timeout", "_timers",
+        "come_to", "phase",
     )  # fmt: skip
 
     def __init__(
         self, outbox: Outbox, stream: str, plan: Plan, *, api: ApiSubjects, inbox: str, draw: Callable[[], bytes],
         now: float, page_messages: int, max_bytes: int | None, timeout: float, after: int = 0, batch: int | None = None,
         at_least: int = 0, guard: Guard | None = None, created: int | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Read what ``plan`` wants, of the sequences after ``after``. Keywords are those of ``DirectBatch``.
 
-        ``created``: when the stream was created, if that is known. Raises: as ``DirectBatch``.
+        ``created``: when the stream was created, if that is known. ``on_end``: called once, when the read has
+        finished, failed or was closed. Raises: as ``DirectBatch``.
         """
         check_bounds(batch, max_bytes, timeout)
         super().__init__(outbox, stream)
@@ -86,6 +88,7 @@ class PagedRead(BufferedRead, Live):
         self._asked = FieldsAsked() if plan.parses_ahead else None
         self._plan = plan
         self._guard = guard
+        self._on_end = on_end
         self._api = api
         self._inbox = inbox
         self._draw = draw
@@ -500,6 +503,9 @@ class PagedRead(BufferedRead, Live):
         self._outbox.unsubscribe(self._sid)
         self._outbox.rearm(self)
         self._ended(error)
+        on_end, self._on_end = self._on_end, None  # it may lead back here
+        if on_end is not None:
+            on_end()
 
     def _no_direct_get(self) -> Error:
         return no_direct_get(self.stream, self._api.direct_get(self.stream))

@@ -23,6 +23,7 @@ Rules:
 
 * From 2.12 on one answer about a few subjects is all (``at_once``). A script goes on only where the answer has a rest.
 * Messages are given out when all have come. So a snapshot needs memory for the messages that it shows.
+* It reads on inside the inputs that bring its answers. Its attributes only say how far it is: anyone may look.
 * Purges, deletions and what limits drop have no sequence. A subject that loses a message to them meanwhile may show
   that message, an older one, or none.
 * A rollup of the whole stream replaces the messages of all subjects. It is followed where it is read, and fails a
@@ -64,7 +65,6 @@ from jsproto.errors import (
 )
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import StoredMsg
-from jsproto.rules.belief import Phase
 from jsproto.rules.position import StreamFacts, Verdict, judge
 from jsproto.ticket import Live, Ticket
 
@@ -170,13 +170,13 @@ class Snapshot(Live):
         self._up_to_seq: int | None = None
         self._last_seq = 0
         self._list: SubjectList
-        self._first: LastAnswer | None = None
-        self._work: Ticket[None]
+        self._first: LastAnswer  # set where one answer may be all
+        self._work: Ticket[None] = Ticket()
         self._shows_one_moment = _holds_writes_back(js.session.server)
         if at_once and at is None and guard is None and not least and self._fits_one_answer:
             self._read = self._first = LastAnswer(
                 js.session, stream, wanted, api=js.api, inbox=js.session.new_inbox(), draw=js.session.draw, now=now,
-                batch=most, max_bytes=max_bytes, timeout=timeout,
+                batch=most, max_bytes=max_bytes, timeout=timeout, on_end=self._first_ended,
             )  # fmt: skip
         else:
             script = self._read_now() if at is None else self._read_at(at)
@@ -187,44 +187,35 @@ class Snapshot(Live):
     @property
     def finished(self) -> bool:
         """Whether all messages came and were taken."""
-        first = self._first
-        if first is not None and not self._closed and (first.phase is not Phase.ENDED or not self._settle(first)):
-            return False
         return self._closed or (self._work.done and self._work.error is None and not self._ready)
 
     @property
     def error(self) -> Error | None:
         """Why it cannot be had. None while it is read, and after a success."""
-        return self._work.error if self._settled else None
+        return self._work.error
 
     @property
     def up_to_seq(self) -> int | None:
         """The sequence of the stream that it shows. None while it is read."""
-        return self._up_to_seq if self._settled else None
+        return self._up_to_seq
 
     @property
     def num_pending(self) -> int | None:
         """Messages that were not taken yet. None while it is read."""
-        return len(self._ready) if self._settled and self._work.done else None
+        return len(self._ready) if self._work.done else None
 
     @property
     def last_seq(self) -> int:
         """The sequence of its last message. 0 before there is one."""
-        return self._last_seq if self._settled else 0
+        return self._last_seq
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` messages, in the order of the stream."""
-        first = self._first
-        if first is not None and first.phase is Phase.ENDED:
-            self._settle(first)
         ready = self._ready
         return [ready.popleft() for _ in range(min(most, len(ready)))]
 
     def readable(self) -> Ticket[None]:
-        """Completed when all messages are there, or more has to be asked for. Fails with why they cannot be had."""
-        first = self._first
-        if first is not None and (first.phase is not Phase.ENDED or not self._settle(first)):
-            return first.readable()
+        """Completed when all messages are there. Fails with why they cannot be had."""
         return self._work
 
     def close(self, now: float) -> None:
@@ -241,8 +232,7 @@ class Snapshot(Live):
     def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:
         """A script: wait until all messages are there."""
         try:
-            yield self.readable()
-            yield self.readable()  # the first answer may have a rest
+            yield self._work
         except Abandoned:
             self.close(self._now)
             raise
@@ -257,31 +247,23 @@ class Snapshot(Live):
         is_small = len(wanted) <= MAX_SUBJECTS and LARGEST_IN_JSON * sum(map(len, wanted)) <= most
         return is_small and self._shows_one_moment
 
-    @property
-    def _settled(self) -> bool:
-        """Whether the first answer has been looked at."""
-        return self._first is None or self._settle(self._first)
-
-    def _settle(self, first: LastAnswer) -> bool:
-        """The first answer is all, if it has come. Else a script reads the rest. False: it has not come."""
-        if first.phase is not Phase.ENDED:
-            return False
-        self._first = None
-        if first.rest and first.error is None and not self._closed:
-            self._begin(self._read_now(first))
-            return True
-        self._work = Ticket()
+    def _first_ended(self) -> None:
+        """The first answer has come, has failed or was closed. It is all, unless it has a rest: a script reads that."""
+        first = self._first
         if first.error is not None:
             self._work.fail(first.error)
+        elif first.rest:
+            self._begin(self._read_now(first))
+            return
         else:
+            self._give(first.pop_many(_NO_LIMIT, self._began), first.up_to_seq)
             self._work.succeed(None)
-            self._give(first.pop_many(_NO_LIMIT, self._began), first.up_to_seq or 0)
-        return True
+        self._js.session.completed(self._work)
 
     def _begin(self, script: Generator[Ticket[Any], Any, None]) -> None:
         """Read by a script."""
         self._list = SubjectList(self._js, self.stream, self._wanted, now=lambda: self._now, timeout=self._timeout)
-        self._work = self._js.session.run(script)
+        self._js.session.scripts.run(script, self._work)
 
     def _guarded(
         self, script: Generator[Ticket[Any], Any, None], guard: SnapshotGuard
@@ -489,7 +471,7 @@ class Snapshot(Live):
             yield from self._wait_for(read)
         return messages
 
-    def _give(self, messages: Iterable[StoredMsg], up_to: int) -> None:
+    def _give(self, messages: Iterable[StoredMsg], up_to: int | None) -> None:
         self._up_to_seq = up_to
         if not self._closed:
             in_order = sorted(messages, key=_SEQ)
