@@ -55,6 +55,7 @@ from jsproto.grammar.options import checked, explained, split
 from jsproto.grammar.publish_headers import PublishOptions, publish_headers
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.subjects import check_name, check_subject
+from jsproto.grammar.times import Duration
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
@@ -73,7 +74,7 @@ class JetStream(Reads, Subscriptions):
         headers: HeadersLike | None = None,
         timeout: float | None = None,
         retry_attempts: int | None = None,
-        retry_wait: float | None = None,
+        retry_wait: Duration | None = None,
         **options: Unpack[PublishOptions],
     ) -> Ticket[PubAck]:
         """Publish and wait for the acknowledgement that it is stored.

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
 
 from jsproto.errors import LocalProtocolError, WrongTypeError
 from jsproto.grammar.fields import check_count, checked_word, nearest
 from jsproto.grammar.times import Duration, seconds
+
+_WIDTH: Final = 100  # columns of a line for ``help()``, before its margin
 
 F = TypeVar("F", bound=Callable[..., Any])
 O = TypeVar("O", bound=Mapping[str, object])  # noqa: E741
@@ -103,15 +105,21 @@ def _attributes(kind: type[Mapping[str, object]]) -> list[str]:
     for first, end in zip(begins, [*begins[1:], len(shown)], strict=True):
         default = defaults[shown[first].strip().partition(":")[0]]
         if default not in (None, False, ()):
-            shown[end - 1] += f" Default: {default!r}."
+            text = f"Default: {default!r}."
+            if len(shown[end - 1]) + 1 + len(text) > _WIDTH:
+                shown[end - 1] += f"\n{8 * ' '}{text}"
+            else:
+                shown[end - 1] += f" {text}"
     return shown
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-def of_time(name: str, value: Duration) -> float:
+def of_time(name: str, value: Duration | None) -> float:
     """A duration of 0 or more, in seconds."""
+    if value is None:  # which would be a default
+        raise LocalProtocolError(f"{name} is a number of seconds, 0 or more, or a timedelta, not None")
     return seconds(value, name)
 
 

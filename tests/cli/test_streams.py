@@ -169,6 +169,7 @@ def test_the_question_says_what_is_lost(place: Place, name: str, arguments: list
         (["consumer", "create", "S", "C", "--set", "no_such=1"], "no_such is unknown"),
         (["consumer", "create", "S", "C", "--config", os.devnull], "is no JSON object of a consumer"),
         (["consumer", "create", "S", "C", "--sourcing"], "--sourcing needs --deliver-subject"),
+        (["consumer", "create", "S", "C", "--set", "durable_name=D"], "is named C: leave out --set durable_name"),
         (
             ["consumer", "create", "S", "C", "--sourcing", "--deliver-subject", "to", "--ack-policy", "explicit"],
             "settles ack_policy itself",

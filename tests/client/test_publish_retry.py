@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -99,6 +100,16 @@ def test_attempts_without_a_limit_end_with_the_time() -> None:
         harness.advance(0.1)
     assert attempts == 10  # an eleventh would have no time for its answer
     assert isinstance(ticket.error, NoStreamResponseError)
+
+
+def test_a_pause_may_be_a_timedelta() -> None:
+    harness = Harness()
+    ticket = harness.js.publish("s.a", b"x", now=harness.now, retry_wait=timedelta(milliseconds=50))
+    nobody(harness)
+    harness.advance(0.05)
+    assert not ticket.done
+    take(harness)
+    assert ticket.result() == PubAck("S", 7)
 
 
 def test_the_time_is_that_of_all_attempts() -> None:

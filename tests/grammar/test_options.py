@@ -83,7 +83,7 @@ def test_options_of_several_homes_are_split_unchecked() -> None:
         (of_text, ["", "a"], [b"a", None, 1]),
         (of_call, [print], [None, 1]),
         (or_none(of_count), [None, 1], [0, "1"]),
-        (of_time, [0, 1.5, timedelta(1)], [-1, True, float("nan"), "1", b"", []]),
+        (of_time, [0, 1.5, timedelta(1)], [-1, True, float("nan"), "1", b"", [], None]),
     ],
 )
 def test_checks(check: Any, good: list[Any], bad: list[Any]) -> None:
@@ -92,6 +92,24 @@ def test_checks(check: Any, good: list[Any], bad: list[Any]) -> None:
     for value in bad:
         with pytest.raises(LocalProtocolError, match="^it "):
             check("it", value)
+
+
+def test_a_long_line_has_its_default_below() -> None:
+    class Long(TypedDict, total=False):
+        """One option.
+
+        Attributes:
+            size: a text that is as long as a line of help may be, which leaves no room for its default.
+        """
+
+        size: Annotated[int, Option(3, of_count)]
+
+    @explained(Long)
+    def verb(**options: Unpack[Long]) -> None:
+        """Do it."""
+
+    verb()
+    assert (verb.__doc__ or "").splitlines()[-1] == f"{8 * ' '}Default: 3."
 
 
 def test_a_verb_shows_what_it_takes() -> None:

@@ -33,7 +33,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConversationFailed, MessageTooLarge, UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
-from jsproto.grammar.times import seconds
+from jsproto.grammar.times import Duration, seconds
 from jsproto.outbox import Conversation
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
@@ -60,7 +60,7 @@ NO_RETRY: Final = RetryPolicy(0)
 DEFAULT_RETRY: Final = RetryPolicy()
 
 
-def retry_policy(attempts: int | None, wait: float | None, default: RetryPolicy = DEFAULT_RETRY) -> RetryPolicy:
+def retry_policy(attempts: int | None, wait: Duration | None, default: RetryPolicy = DEFAULT_RETRY) -> RetryPolicy:
     """What ``retry_attempts`` and ``retry_wait`` say. None: as in ``default``.
 
     Raises:
@@ -70,9 +70,10 @@ def retry_policy(attempts: int | None, wait: float | None, default: RetryPolicy 
         return default
     if attempts is not None and (type(attempts) is not int or attempts < -1):
         raise LocalProtocolError(f"retry_attempts is 0 or more, or -1 for no limit, not {attempts!r:.100}")
-    if wait is not None and not seconds(wait, "retry_wait") > 0:
+    pause = seconds(wait, "retry_wait", default=default.wait)
+    if not pause > 0:
         raise LocalProtocolError(f"retry_wait must be greater than 0 seconds, not {wait!r:.100}")
-    return RetryPolicy(default.attempts if attempts is None else attempts, default.wait if wait is None else wait)
+    return RetryPolicy(default.attempts if attempts is None else attempts, pause)
 
 
 def is_no_responders(message: Msg) -> bool:

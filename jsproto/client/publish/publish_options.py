@@ -13,13 +13,14 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.batch import api_level
 from jsproto.grammar.fast import GAP_MODES, MAX_FLOW, GapMode, check_batch_id
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.options import Option, of_count, of_flag, of_time, of_words, or_none
+from jsproto.grammar.options import Option, of_count, of_flag, of_range, of_time, of_words, or_none
 from jsproto.grammar.publish_headers import PublishOptions
 from jsproto.grammar.times import Duration
 
 DEFAULT_FLOW: Final = 500  # servers grant no more
 DEFAULT_MAX_PENDING: Final = 4_000
 DEFAULT_MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
+_MOST: Final = 2**32 - 1
 MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured otherwise (FACTS.md F1.7)
 
 
@@ -93,7 +94,7 @@ class AtomicOptions(TypedDict, total=False):
             ``timeout`` of ``jetstream()``.
     """
 
-    max_messages: Annotated[int | None, Option(MAX_MESSAGES, or_none(of_count))]
+    max_messages: Annotated[int | None, Option(MAX_MESSAGES, or_none(of_range(1, _MOST)))]
     ack_first: Annotated[bool, Option(True, of_flag)]
     ack_every: Annotated[int, Option(0, _of_every)]
     required_api_level: Annotated[int | None, Option(None, _of_level)]
@@ -111,13 +112,13 @@ class AcknowledgedOptions(PublishOptions, total=False):
         headers: a mapping of names to a value, or to several.
         timeout: seconds, or a timedelta, for all attempts. None: that of ``jetstream()``.
         retry_attempts: how often it is sent again, -1 for until the timeout. None: that of ``jetstream()``.
-        retry_wait: seconds before that. None: that of ``jetstream()``.
+        retry_wait: seconds, or a timedelta, before that. None: that of ``jetstream()``.
     """
 
     headers: HeadersLike | None
     timeout: float | None
     retry_attempts: int | None
-    retry_wait: float | None
+    retry_wait: Duration | None
 
 
 class PipelinedOptions(TypedDict, total=False):

@@ -1,6 +1,6 @@
 """What reads of many messages want: the fields of their requests, and what an end must show.
 
-``direct`` has the machine, which is the same for all of them:
+``paged_read`` has the machine, which is the same for all of them:
 
 * ``StreamPlan``: a stream from a sequence, or a time, on.
 * ``LastPlan``: the last message of each of many subjects, up to a point, page by page.

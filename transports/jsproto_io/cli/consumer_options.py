@@ -108,6 +108,8 @@ class ConsumerConfiguration(Given):
             LocalProtocolError: the fields cannot stand together.
         """
         changes = self._changes()
+        if other := {"name", "durable_name"} & changes.keys():
+            raise BadUsage(f"the consumer is named {name}: leave out --set {min(other)}")
         if self.sourcing:
             deliver_subject = changes.pop("deliver_subject", None)
             if not deliver_subject:
