@@ -72,7 +72,7 @@ class JetStream(Reads, Subscriptions):
         *,
         now: float,
         headers: HeadersLike | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         retry_attempts: int | None = None,
         retry_wait: Duration | None = None,
         **options: Unpack[PublishOptions],
@@ -81,9 +81,9 @@ class JetStream(Reads, Subscriptions):
 
         A message that no stream takes has reached nobody, so it is sent again.
 
-        * ``timeout``: seconds, for all attempts together. ``options``: see ``PublishOptions``.
-        * ``retry_attempts``, ``retry_wait``: how often, -1 for no limit, and after how many seconds. None: those of the
-          JetStream.
+        * ``timeout``: seconds, or a timedelta, for all attempts together. ``options``: see ``PublishOptions``.
+        * ``retry_attempts``, ``retry_wait``: how often, -1 for no limit, and after how many seconds, or a timedelta.
+          None: those of the JetStream.
 
         The ticket fails with:
             APIError: the server refused the message, for example with StreamWrongLastSequenceError.

@@ -166,7 +166,14 @@ def test_an_impossible_id_is_refused_before_anything_is_sent(batch_id: str) -> N
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_messages": 0}, {"ack_every": -1}, {"ack_timeout": 0.0}, {"ack_timeout": -1}, {"required_api_level": -1}],
+    [
+        {"max_messages": 0},
+        {"max_messages": 2**64},
+        {"ack_every": -1},
+        {"ack_timeout": 0.0},
+        {"ack_timeout": -1},
+        {"required_api_level": -1},
+    ],
 )
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):

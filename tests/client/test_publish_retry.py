@@ -112,6 +112,17 @@ def test_a_pause_may_be_a_timedelta() -> None:
     assert ticket.result() == PubAck("S", 7)
 
 
+def test_the_time_may_be_a_timedelta() -> None:
+    harness = Harness()
+    ticket = harness.js.publish("s.a", b"x", now=harness.now, timeout=timedelta(milliseconds=300))
+    harness.advance(0.29)
+    assert not ticket.done
+    harness.advance(0.02)
+    assert isinstance(ticket.error, TimeoutError)
+    with pytest.raises(LocalProtocolError, match="timeout is a number of seconds"):
+        harness.js.publish("s.a", b"x", now=harness.now, timeout=timedelta(-1))
+
+
 def test_the_time_is_that_of_all_attempts() -> None:
     harness = Harness()
     ticket = harness.js.publish("s.a", b"x", now=harness.now, timeout=0.51)

@@ -508,6 +508,11 @@ def test_a_stream_of_messages_and_a_fetch_do_not_mix() -> None:
         pulling.consumer.start(now=pulling.now)
 
 
+def test_a_request_without_an_end_of_its_own_has_the_default() -> None:
+    _, request = streaming(expires=None)
+    assert request["expires"] == 30_000_000_000
+
+
 @promise("for ever: it asks for more when half of what it asked for has come")
 def test_a_stream_of_messages_asks_again_at_its_threshold() -> None:
     pulling, request = streaming(max_msgs=10, threshold=4)

@@ -7,19 +7,24 @@ a verb hands on unread (``UNREAD``) may be anything until it is used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, get_type_hints, is_typeddict
 
 import pytest
 
 from jsproto import ConsumerConfig, JetStream, StreamConfig
+from jsproto.client.bucket import bucket_options
 from jsproto.client.connection.subscription import Subscription
+from jsproto.client.consume import consume_options
 from jsproto.client.consume.message import JSMsg, term
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.subscribe import SubscriptionSpec
+from jsproto.client.publish import publish_options
+from jsproto.client.read import read_options
 from jsproto.errors import Error, LocalProtocolError, WrongTypeError
 from jsproto.grammar.consumer import ConsumerInfo
+from jsproto.grammar.options import Option
 from tests.harness import Harness
 from tests.wrong_values import FLAGS, NOTHING, WRONG, parameters
 
@@ -73,6 +78,25 @@ def test_what_cannot_be_is_a_local_protocol_error(verb: str) -> None:
             if not isinstance(error, LocalProtocolError if must else Error | None):
                 failures.append((parameter, wrong, error))
     assert failures == []
+
+
+def options() -> Iterator[tuple[str, Option]]:
+    """Every option of a verb that consumes, publishes or reads."""
+    for module in (consume_options, publish_options, read_options, bucket_options):
+        for kind in vars(module).values():
+            if is_typeddict(kind):
+                for name, hint in get_type_hints(kind, include_extras=True).items():
+                    for option in getattr(hint, "__metadata__", ()):
+                        yield name, option
+
+
+def test_none_is_refused_where_it_stands_for_nothing() -> None:
+    others = {name: option for name, option in options() if option.default is not None}
+    assert len(others) > 20
+    for name, option in others.items():
+        if name != "max_messages":  # for which it is no limit
+            with pytest.raises(LocalProtocolError, match=name):
+                option.check(name, None)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConversationFailed, MessageTooLarge, UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
-from jsproto.grammar.times import Duration, seconds
+from jsproto.grammar.times import Duration, seconds, unchecked_seconds
 from jsproto.outbox import Conversation
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
@@ -169,7 +169,7 @@ class Requests(Conversation):
         subject: str,
         payload: bytes,
         *,
-        timeout: float,
+        timeout: Duration,
         now: float,
         decode: Callable[[Msg], T],
         headers: HeadersLike | None = None,
@@ -180,7 +180,7 @@ class Requests(Conversation):
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        * ``timeout``: seconds. ``wildcards``: the subject may have some, and headers are left out.
+        * ``timeout``: seconds, or a timedelta. ``wildcards``: the subject may have some, and headers are left out.
         * ``no_responders``: makes the error for a subject that lacks a responder.
         * ``fallback``: what to ask then instead, for ``timeout`` seconds more.
         * ``retry``: how often a request to a literal subject is sent again before that.
@@ -188,10 +188,14 @@ class Requests(Conversation):
         Raises, with nothing sent:
             LocalProtocolError: the subject, a header or the size is not allowed.
         """
+        limit: Any = timeout
         try:
-            ends = now + timeout
+            ends = now + limit
         except TypeError:
-            raise WrongTypeError(f"timeout is a number of seconds, not {timeout!r:.100}") from None
+            if unchecked_seconds(timeout) is timeout:  # which is no timedelta
+                raise WrongTypeError(f"timeout is a number of seconds, or a timedelta, not {timeout!r:.100}") from None
+            limit = seconds(timeout)
+            ends = now + limit
         block = None if headers is None else encode_headers(headers)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
@@ -204,7 +208,7 @@ class Requests(Conversation):
         self.last_message = self._outbox.published
         ticket: Ticket[T] = Ticket()
         self._open[token] = _Request(
-            token, subject, timeout, ticket, decode, no_responders, fallback, (payload, block), retry, now
+            token, subject, limit, ticket, decode, no_responders, fallback, (payload, block), retry, now
         )
         self._set_deadline(token, ends)
         return ticket

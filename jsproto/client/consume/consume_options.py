@@ -29,7 +29,6 @@ from jsproto.grammar.options import (
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.times import Duration
 
-DEFAULT_EXPIRES: Final = 30.0  # seconds
 LEAST: Final = 9  # the last of the priorities of a client
 
 IfMissed: TypeAlias = Literal["tell", "error", "skip"]
@@ -124,7 +123,7 @@ class PrefetchOptions(TypedDict, total=False):
             but 16 at least. Not together with ``max_bytes``.
         max_bytes: bytes that may be buffered or requested.
         threshold: the level for the next request. None: half of ``max_msgs`` or ``max_bytes``.
-        expires: how long one request waits at the server, in seconds or as a timedelta.
+        expires: how long one request waits at the server, in seconds or as a timedelta. None: 30 s.
         heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. None: 5 s, or half of
             ``expires``. 0: no heartbeats, and a request that was lost is made again a second after it must have
             expired.
@@ -133,7 +132,7 @@ class PrefetchOptions(TypedDict, total=False):
     max_msgs: Annotated[int | None, Option(None, of_count)]
     max_bytes: Annotated[int | None, Option(None, of_count)]
     threshold: Annotated[int | None, Option(None, of_range(0, 2**63))]
-    expires: Annotated[Duration, Option(DEFAULT_EXPIRES, of_time)]
+    expires: Annotated[Duration | None, Option(None, of_time)]
     heartbeat: Annotated[Duration | None, Option(None, of_time)]
 
 

@@ -24,6 +24,7 @@ from jsproto.grammar.times import MAX_SECONDS, nanoseconds, seconds
 
 BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
 DEFAULT_MAX_MSGS: Final = 500
+DEFAULT_EXPIRES: Final = 30.0  # seconds
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,7 +66,7 @@ class Prefetch:
         wanted = most // 2 if threshold is None else threshold
         if wanted >= most:
             raise LocalProtocolError(f"the threshold is a whole number below {most}, not {wanted!r:.100}")
-        expires = min(seconds(asked["expires"]), limits.expires)
+        expires = min(seconds(asked["expires"], "expires", default=DEFAULT_EXPIRES), limits.expires)
         if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a request must expire after some seconds, not {expires!r}")
         beat = seconds(heartbeat, default=min(DEFAULT_HEARTBEAT, expires / 2))

@@ -116,7 +116,7 @@ class AcknowledgedOptions(PublishOptions, total=False):
     """
 
     headers: HeadersLike | None
-    timeout: float | None
+    timeout: Duration | None
     retry_attempts: int | None
     retry_wait: Duration | None
 
