@@ -6,6 +6,7 @@ Rules:
   TypedDict says what each option means. Its lines are the ``Attributes``.
 * A verb takes ``**options: Unpack[...]`` of it. So type checkers refuse wrong names and types.
 * ``checked`` makes the value: all options, by name. A wrong name, type or range is LocalProtocolError, at the call.
+* A verb that hands options on to one with more keywords hands on ``named`` ones.
 * The default passes without a check. So None is allowed where it is the default.
 * ``explained`` puts the lines into the docstring of the verb, for ``help()``.
 
@@ -15,7 +16,7 @@ Not here: the options of ``connect()`` (``client.connection.connect_options``), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
 
@@ -51,9 +52,22 @@ def checked(kind: type[O], given: Mapping[str, object]) -> O:
     for name, value in given.items():
         option = options.get(name)
         if option is None:
-            raise WrongTypeError(f"there is no option {name!r:.100}{nearest(name, options)}")
+            raise _unknown(name, options)
         values[name] = value if value is option.default else option.check(name, value)
     return cast(O, values)
+
+
+def named(kind: type[O], given: O) -> O:
+    """``given``, for a verb that has more keywords than the options of ``kind``. Values are not checked.
+
+    Raises:
+        WrongTypeError: there is no option of a name. The text offers the nearest one.
+    """
+    names = kind.__annotations__
+    for name in given:
+        if name not in names:
+            raise _unknown(name, names)
+    return given
 
 
 def split(kind: type[O], given: Mapping[str, object]) -> tuple[O, dict[str, Any]]:
@@ -61,6 +75,10 @@ def split(kind: type[O], given: Mapping[str, object]) -> tuple[O, dict[str, Any]
     options, _ = _declared(kind)
     mine = {name: value for name, value in given.items() if name in options}
     return cast(O, mine), {name: value for name, value in given.items() if name not in mine}
+
+
+def _unknown(name: str, names: Collection[str]) -> WrongTypeError:
+    return WrongTypeError(f"there is no option {name!r:.100}{nearest(name, names)}")
 
 
 @cache

@@ -126,7 +126,7 @@ async def test_bad_values_are_refused_and_nothing_is_sent(server: Any, connect: 
             for options in wrong:
                 with pytest.raises(LocalProtocolError, match=next(iter(options))):
                     await send(js, path, f"{name}.a", **options)
-            with pytest.raises(TypeError, match="no keyword 'msgid'"):
+            with pytest.raises(TypeError, match="no option 'msgid': did you mean 'msg_id'"):
                 await send(js, path, f"{name}.a", msgid="x")
         for batch in (js.fast_publisher(), js.atomic_batch()):
             async with batch:

@@ -16,6 +16,7 @@ from jsproto.errors import (
     ConnectionLostError,
     LocalProtocolError,
     MessageNotFoundError,
+    NoStreamResponseError,
     StaleReadError,
     StreamRolledBackError,
     UnsupportedByServerError,
@@ -33,6 +34,19 @@ from tests.drivers.test_facade import make_stream, read_all
 from tests.marks import promise, requirement
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_a_publish_of_a_session_that_no_stream_takes_is_sent_again(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        async with js.consistent_session() as session:
+            with pytest.raises(NoStreamResponseError):
+                await session.publish(f"no.{name}", retry_attempts=1, retry_wait=timedelta(milliseconds=10))
+            with pytest.raises(LocalProtocolError, match="retry_attempts"):
+                await session.publish(f"no.{name}", retry_attempts=-2)
+            with pytest.raises(LocalProtocolError, match="retry_wait"):
+                await session.publish(f"no.{name}", retry_wait=timedelta())
+            assert (await session.publish(f"{name}.0")).seq == 1
 
 
 @requirement(255, 256)

@@ -4,6 +4,8 @@ How it works: a program in simulated time makes an object of each class. Each ve
 and each wrong value, with good values for what it needs besides. Parameters are those of its signature, and of the
 options that it takes.
 
+Names that a verb lacks are refused as well, also where the core has a keyword of that name.
+
 Rules: what no parameter can take must be refused by LocalProtocolError. Other values may fit some parameters. No value
 may raise anything but an error of this library.
 
@@ -16,6 +18,7 @@ import gc
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -59,6 +62,14 @@ OBJECTS: Final[dict[str, Callable[[Connection, JetStream], Any]]] = {
     "TraceCollector": lambda nc, js: nc.trace(),
     "Counter": lambda nc, js: js.counter("N"),
 }
+BUCKET: Final[dict[str, Callable[[Connection, JetStream], Any]]] = {"Bucket": lambda nc, js: js.create_bucket("B")}
+LEAKS: Final = frozenset(
+    {
+        "api", "at_least", "draw", "expires", "facade", "inbox", "message", "message_class", "no_such", "now", "place",
+        "retry", "session", "started", "timeout", "within",
+    }
+)  # fmt: skip
+"""Keywords of the core, and one that is none."""
 LEFT_OUT: Final = frozenset({"close", "drain", "force_reconnect", "consume"})
 """What ends the object, and what begins a thread (``client.test_work`` has its wrong values)."""
 
@@ -85,8 +96,9 @@ def outcome(verb: Callable[..., Any], arguments: dict[str, Any]) -> BaseExceptio
     return None
 
 
-def survey(kind: str, failures: dict[str, str]) -> None:
-    """The program: try every verb of one object."""
+@contextmanager
+def opened(kind: str) -> Iterator[Any]:
+    """One object, on a connection to a server that has what its verbs need."""
     server, now = current().server, current().world.now
     common: dict[str, Any] = {"allow_direct": True, "allow_atomic": True, "allow_batched": True}
     server.add_stream(StreamConfig("S", subjects=["s.*"], **common), now)
@@ -96,21 +108,55 @@ def survey(kind: str, failures: dict[str, str]) -> None:
         js = nc.jetstream(timeout=1)
         js.create_consumer("S", durable="C")
         js.publish("s.a", b"")
-        thing = OBJECTS[kind](nc, js)
+        yield (OBJECTS | BUCKET)[kind](nc, js)
+
+
+def good(verb: str, taken: dict[str, bool]) -> dict[str, Any]:
+    """A value for each parameter that has no default."""
+    given = {each: GOOD[each] for each, needed in taken.items() if needed and each in GOOD}
+    if "config" in taken:
+        given["config"] = CONFIGS.get(verb)
+    if verb in GONE:
+        given[GONE[verb]] = "GONE"
+    return given
+
+
+def survey(kind: str, failures: dict[str, str]) -> None:
+    """The program: try every verb of one object."""
+    with opened(kind) as thing:
         for name in verbs(thing):
             verb = getattr(thing, name)
             taken = parameters(verb)
             for parameter in taken:
-                given = {each: GOOD[each] for each, needed in taken.items() if needed and each in GOOD}
-                if "config" in taken:
-                    given["config"] = CONFIGS.get(name)
-                if name in GONE:
-                    given[GONE[name]] = "GONE"
                 for wrong in WRONG:
-                    error = outcome(verb, {**given, parameter: wrong})
+                    error = outcome(verb, {**good(name, taken), parameter: wrong})
                     must = wrong is NOTHING and parameter not in FLAGS
                     if not isinstance(error, LocalProtocolError if must else Error | None):
                         failures.setdefault(f"{name}({parameter}={wrong!r})", repr(error)[:90])
+
+
+def survey_names(kind: str, failures: dict[str, str]) -> None:
+    """The program: give every verb of one object that takes options a name that it lacks."""
+    with opened(kind) as thing:
+        for name, verb in inspect.getmembers(thing, inspect.ismethod):
+            kinds = {each.kind for each in inspect.signature(verb).parameters.values()}
+            if name[0] == "_" or inspect.Parameter.VAR_KEYWORD not in kinds:
+                continue
+            taken = parameters(verb)
+            for leak in LEAKS - taken.keys():
+                error = outcome(verb, {**good(name, taken), leak: 1})
+                if not isinstance(error, LocalProtocolError):
+                    failures[f"{name}({leak}=)"] = repr(error)[:90]
+
+
+@pytest.mark.parametrize("kind", OBJECTS | BUCKET)
+def test_names_of_the_core_are_no_options(kind: str) -> None:
+    failures: dict[str, str] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        simulate(lambda: survey_names(kind, failures), clients="blocking", faults=())
+        gc.collect()
+    assert failures == {}
 
 
 @pytest.mark.parametrize("kind", OBJECTS)

@@ -12,6 +12,7 @@ from jsproto.grammar.options import (
     Option,
     checked,
     explained,
+    named,
     of_call,
     of_count,
     of_flag,
@@ -92,6 +93,13 @@ def test_checks(check: Any, good: list[Any], bad: list[Any]) -> None:
     for value in bad:
         with pytest.raises(LocalProtocolError, match="^it "):
             check("it", value)
+
+
+def test_names_alone_are_checked() -> None:
+    given: Any = {"size": 0}
+    assert named(Options, given) is given
+    with pytest.raises(WrongTypeError, match="there is no option 'siz': did you mean 'size'"):
+        named(Options, {**given, "siz": 1})
 
 
 def test_a_long_line_has_its_default_below() -> None:

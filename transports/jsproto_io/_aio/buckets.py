@@ -18,7 +18,7 @@ from jsproto.client.read.single import ReadLevel
 from jsproto.errors import TimeoutError
 from jsproto.grammar.bucket_config import BucketOptions, BucketStatus
 from jsproto.grammar.bucket_keys import KeyValueEntry
-from jsproto.grammar.options import explained
+from jsproto.grammar.options import explained, named
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._aio.contexts import Managed
@@ -72,9 +72,9 @@ class HasBuckets:
             StreamNameExistError: the bucket exists with another configuration.
             UnsupportedByServerError: the server is too old for an option that was given.
         """
-        limit = seconds(timeout, default=self._core.timeout)
+        limit, asked = seconds(timeout, default=self._core.timeout), named(NewBucketOptions, options)
         core = await self._connection._ask(
-            lambda now: self._core.create_bucket(name, now=now, timeout=limit, **options), limit
+            lambda now: self._core.create_bucket(name, now=now, timeout=limit, **asked), limit
         )
         return Bucket(core, self._connection, limit)
 
@@ -89,10 +89,8 @@ class HasBuckets:
             BucketNotFoundError: it does not exist.
             BadBucketError: the stream of that name is no bucket.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        core = await self._connection._ask(
-            lambda now: self._core.bucket(name, now=now, timeout=limit, **options), limit
-        )
+        limit, asked = seconds(timeout, default=self._core.timeout), named(KeyOptions, options)
+        core = await self._connection._ask(lambda now: self._core.bucket(name, now=now, timeout=limit, **asked), limit)
         return Bucket(core, self._connection, limit)
 
     async def update_bucket(
@@ -112,9 +110,9 @@ class HasBuckets:
             BadBucketError: the stream of that name is no bucket.
             APIError: an option cannot be changed.
         """
-        limit = seconds(timeout, default=self._core.timeout)
+        limit, asked = seconds(timeout, default=self._core.timeout), named(BucketOptions, options)
         return await self._connection._ask(
-            lambda now: self._core.update_bucket(name, now=now, timeout=limit, **options), limit
+            lambda now: self._core.update_bucket(name, now=now, timeout=limit, **asked), limit
         )
 
     async def delete_bucket(self, name: str, *, timeout: Timeout | None = None) -> bool:
@@ -306,7 +304,7 @@ class Bucket(BucketBase):
         Args:
             filters: only keys that match one of them. ``*`` stands for a token, ``>`` at the end for all that follow.
         """
-        verb = partial(self._core.watch, *filters, **options)
+        verb = partial(self._core.watch, *filters, **named(WatchOptions, options))
         core = await self._connection._ask(lambda now: verb(now=now), self._timeout)
         return KeyWatcher(core, self._connection)
 

@@ -45,7 +45,7 @@ from jsproto.errors import (
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.options import checked, explained, of_count
+from jsproto.grammar.options import checked, explained, named, of_count
 from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
@@ -197,8 +197,9 @@ class Connection(Engine):
         """
         if cb is not None and not callable(cb):
             raise LocalProtocolError(f"cb must be callable, or None, not {type(cb).__name__}")
+        limits = named(BufferOptions, options)
         subscription = Subscription(
-            self._call(lambda now: CoreSubscription(self._session, subject, queue=queue, **options)), self
+            self._call(lambda now: CoreSubscription(self._session, subject, queue=queue, **limits)), self
         )
         if cb is not None:
             subscription._serve(cb)
@@ -633,7 +634,8 @@ class JetStream(
         Args:
             options: those below.
         """
-        core = self._connection._call(lambda now: self._core.async_publisher(**options))
+        asked = named(PipelinedOptions, options)
+        core = self._connection._call(lambda now: self._core.async_publisher(**asked))
         return PipelinedPublisher(core, self._connection)
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:

@@ -15,7 +15,7 @@ from jsproto.client.read.consistent_session import SessionLevel
 from jsproto.client.read.read_options import BatchOptions, PageOptions
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.options import explained
+from jsproto.grammar.options import explained, named
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import seconds
@@ -94,12 +94,20 @@ class ConsistentSession(ConsistentSessionBase, Managed):
         *,
         headers: HeadersLike | None = None,
         timeout: Timeout | None = None,
+        retry_attempts: int | None = None,
+        retry_wait: Timeout | None = None,
         **options: Unpack[PublishKeywords],
     ) -> PubAck:
         """As ``JetStream.publish``. Reads of this session show the message from then on."""
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(self._core.publish, subject, payload, headers=headers, timeout=limit, **publish_options(options))
-        return await self._connection._ask(lambda now: verb(now=now), limit)
+        keywords = publish_options(options)
+        return await self._connection._ask(
+            lambda now: self._core.publish(
+                subject, payload, now=now, headers=headers, timeout=limit, retry_attempts=retry_attempts,
+                retry_wait=retry_wait, **keywords,
+            ),
+            limit,
+        )  # fmt: skip
 
     async def get_msg(
         self,
@@ -121,7 +129,7 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             TimeoutError: no answer came in time.
         """
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
+        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **named(ReadOptions, options))
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_last_msg(
@@ -151,7 +159,7 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             StaleReadError: no answer was new enough in time.
         """
         limit = seconds(timeout)
-        verb = partial(self._core.get_batch, stream, level=level, timeout=limit, **options)
+        verb = partial(self._core.get_batch, stream, level=level, timeout=limit, **named(BatchOptions, options))
         core = self._connection._call(lambda now: verb(now=now))
         return BatchReader(core, self._connection, self)
 

@@ -14,7 +14,7 @@ from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.consume.consume_options import SourceOptions
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
-from jsproto.grammar.options import explained
+from jsproto.grammar.options import explained, named
 from jsproto.grammar.times import seconds
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._aio.extras import call_back
@@ -63,9 +63,10 @@ class Sources:
             TimeoutError: the server does not answer.
         """
         limit, connection = seconds(timeout, default=self._core.timeout), self._connection
+        asked = named(SourceOptions, options)
         core = await connection._call_with_room(
             lambda now: self._core.source(
-                stream, consumer, within=limit, now=now, message_class=JSMsg, facade=connection, **options
+                stream, consumer, within=limit, now=now, message_class=JSMsg, facade=connection, **asked
             ),
             limit=limit,
         )

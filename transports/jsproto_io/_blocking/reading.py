@@ -15,7 +15,7 @@ from jsproto.client.read.read_options import BatchOptions, LastOptions, PageOpti
 from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.fields import check_count
-from jsproto.grammar.options import explained
+from jsproto.grammar.options import explained, named
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import seconds
 from jsproto_io._blocking.contexts import Managed
@@ -68,7 +68,7 @@ class Reads:
             NoRespondersError: with "direct", the stream does not exist, or allows no Direct Get.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
+        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **named(ReadOptions, options))
         return self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_last_msg(
@@ -101,7 +101,7 @@ class Reads:
         known.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(self._core.get_data, stream, seq, timeout=limit, **options)
+        verb = partial(self._core.get_data, stream, seq, timeout=limit, **named(ReadOptions, options))
         return self._connection._ask(lambda now: verb(now=now), limit)
 
     @explained(BatchOptions, PageOptions)
@@ -130,7 +130,7 @@ class Reads:
             StreamRecreatedError: the stream was deleted and created again between two pages.
             UnsupportedByServerError: the server is older than 2.11.
         """
-        verb = partial(self._core.get_batch, stream, timeout=timeout, **options)
+        verb = partial(self._core.get_batch, stream, timeout=timeout, **named(BatchOptions, options))
         return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
 
     @explained(LastOptions, PageOptions)
@@ -156,7 +156,8 @@ class Reads:
         The iteration raises:
             TooManyResultsError: more than 1,024 subjects match.
         """
-        verb = partial(self._core.get_last_msgs_for, stream, checked_subjects(subjects), timeout=timeout, **options)
+        few, asked = checked_subjects(subjects), named(LastOptions, options)
+        verb = partial(self._core.get_last_msgs_for, stream, few, timeout=timeout, **asked)
         return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
 
     @explained(SnapshotOptions, PageOptions)
@@ -187,7 +188,8 @@ class Reads:
                 may have been overwritten since, by the present limits of the stream, or no replica shows that sequence.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(self._core.snapshot, stream, checked_subjects(subjects), timeout=limit, **options)
+        wanted, asked = checked_subjects(subjects), named(SnapshotOptions, options)
+        verb = partial(self._core.snapshot, stream, wanted, timeout=limit, **asked)
         core = self._connection._ask(lambda now: verb(now=now), limit)
         return BatchReader(core, self._connection)
 

@@ -24,6 +24,7 @@ from jsproto.client.consume.work import ConsumerWork
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError, WrongTypeError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions, of_consumer_config
+from jsproto.grammar.options import named
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import ended, waiting, warn_unclosed
 
@@ -100,10 +101,11 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
 
     def _begin(self, batch: int, expires: float, options: FetchOptions) -> Callable[[float], Fetch]:
         """The input that begins a fetch."""
+        asked = named(FetchOptions, options)
 
         def begin(now: float) -> Fetch:
             self._connection._run_pending_closes()
-            return self._core.fetch(batch, now=now, expires=expires, **options)
+            return self._core.fetch(batch, now=now, expires=expires, **asked)
 
         return begin
 
@@ -118,10 +120,11 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
 
     def _start(self, options: PrefetchOptions) -> Callable[[float], int]:
         """The input that begins ``messages()``."""
+        asked = named(PrefetchOptions, options)
 
         def start(now: float) -> int:
             self._connection._run_pending_closes()
-            return self._core.start(now=now, **options)
+            return self._core.start(now=now, **asked)
 
         return start
 
@@ -129,10 +132,11 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
         self, js: CoreJetStream, config: ConsumerConfig, options: ConsumeOptions
     ) -> Callable[[float], ConsumerWork[D]]:
         """The input that begins ``consume()``."""
+        asked = named(ConsumeOptions, options)
 
         def start(now: float) -> ConsumerWork[D]:
             self._connection._run_pending_closes()
-            return js.consume(self._core, config, now=now, **options)
+            return js.consume(self._core, config, now=now, **asked)
 
         return start
 

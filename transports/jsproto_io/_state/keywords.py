@@ -1,7 +1,7 @@
 """Keyword arguments that several verbs share.
 
-Rules: a keyword that is left out has the default of the core. An unknown one raises TypeError. The clock is that of the
-machine, because schedules are due at a time of day.
+Rules: a keyword that is left out has the default of the core. An unknown one raises WrongTypeError, also where the core
+has one of that name (``named``). The clock is that of the machine, because schedules are due at a time of day.
 
 Not here: the keywords of ``connect()`` (``connecting``), of a publish, of streams and of consumers
 (``jsproto.grammar``).
@@ -15,6 +15,7 @@ from typing import Any, TypedDict, cast
 from jsproto.client.connection.session import Session
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.options import named
 from jsproto.grammar.publish_headers import PublishOptions, publish_headers
 from jsproto.grammar.times import Instant, nanoseconds
 from jsproto_io._state.common import Timeout
@@ -48,12 +49,13 @@ def publish_options(keywords: PublishKeywords) -> PublishOptions:
     """The same as the core has them: at a moment.
 
     Raises:
+        WrongTypeError: a name is none of ``PublishKeywords``.
         LocalProtocolError: ``delay`` is no duration, or ``at`` is given as well.
     """
-    if "delay" not in keywords:
+    if not keywords:
         return keywords
-    options: Any = {**keywords}
-    delay = options.pop("delay")
+    options: Any = {**named(PublishKeywords, keywords)}
+    delay = options.pop("delay", None)
     if delay is not None:
         if options.get("at") is not None:
             raise LocalProtocolError("a message has one schedule, not at and delay")
