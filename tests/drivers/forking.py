@@ -28,6 +28,7 @@ from tests.drivers.conftest import LOOPS
 
 ROUNDS = 200
 HELD = 8  # connections that are there before
+LIMIT = 60.0  # seconds for a connect that is forked at each of its steps
 DRIVERS = str(Path(jsproto_io.sync.__file__).parent)
 
 
@@ -148,7 +149,7 @@ def connect_once(driver: str, url: str) -> None:
     """Connect, and leave again."""
 
     async def leave(connect: Any) -> None:
-        async with connect(url):
+        async with connect(url, connect_timeout=LIMIT):
             pass
 
     if driver == "asyncio":
@@ -156,7 +157,7 @@ def connect_once(driver: str, url: str) -> None:
     elif driver == "trio":
         trio.run(leave, jsproto_io.trio.connect)
     else:
-        jsproto_io.sync.connect(url, reader_thread=driver == "sync").close()
+        jsproto_io.sync.connect(url, reader_thread=driver == "sync", connect_timeout=LIMIT).close()
 
 
 if __name__ == "__main__":
