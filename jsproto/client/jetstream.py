@@ -127,11 +127,9 @@ class JetStream(Reads, Subscriptions):
         **options: Unpack[FastBatchOptions],
     ) -> FastPublisher:
         """A new fast-ingest batch. See ``FastPublisher``."""
-        asked = checked(FastBatchOptions, options)
-        sending, _ = split(FastOptions, asked)
-        return FastPublisher(
-            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(asked["batch_id"]), **sending
-        )
+        checked(FastBatchOptions, options)
+        batch_id, sending = self._batch_id(options.pop("batch_id", None)), cast("FastOptions", options)
+        return FastPublisher(self.session, inbox=self.session.new_inbox(), batch_id=batch_id, **sending)
 
     @explained(AtomicOptions, BatchIdOptions)
     def atomic_batch(
@@ -139,14 +137,12 @@ class JetStream(Reads, Subscriptions):
         **options: Unpack[AtomicBatchOptions],
     ) -> AtomicBatch:
         """A new atomic batch. See ``AtomicBatch``."""
-        asked = checked(AtomicBatchOptions, options)
-        sending, _ = split(AtomicOptions, asked)
-        if sending["ack_timeout"] is None:
+        checked(AtomicBatchOptions, options)
+        batch_id, sending = self._batch_id(options.pop("batch_id", None)), cast("AtomicOptions", options)
+        if sending.get("ack_timeout") is None:
             sending["ack_timeout"] = self.timeout
-        return AtomicBatch(
-            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(asked["batch_id"]),
-            draw=self.session.draw, **sending,
-        )  # fmt: skip
+        inbox, draw = self.session.new_inbox(), self.session.draw
+        return AtomicBatch(self.session, inbox=inbox, batch_id=batch_id, draw=draw, **sending)
 
     @explained(AtomicOptions, BatchIdOptions)
     def publish_batch(

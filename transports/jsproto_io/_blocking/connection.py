@@ -693,10 +693,10 @@ class JetStream(
             LocalProtocolError: the messages cannot be a batch. Nothing is stored.
             Error: otherwise as in ``AtomicBatch.commit``.
         """
-        asked = checked(AtomicBatchOptions, options)
+        most = checked(AtomicBatchOptions, options)["max_messages"]
         check_iterable(messages)
-        collected = collect_messages(messages, asked["max_messages"])
-        return self._connection._ask(lambda now: self._core.publish_batch(collected, now=now, **asked))
+        collected = collect_messages(messages, most)
+        return self._connection._ask(lambda now: self._core.publish_batch(collected, now=now, **options))
 
 
 class FastPublisher(FastPublisherBase, PublishesMany, Managed):
