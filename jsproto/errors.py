@@ -263,7 +263,7 @@ class NotJSONError(Error, ValueError):
 # -- the server's "no" -------------------------------------------------------------------------------------------------
 
 
-_BY_ERR_CODE: dict[int, type[APIError]] = {}  # filled by ``api_errors``
+BY_ERR_CODE: dict[int, type[APIError]] = {}  # filled by ``api_errors``
 
 
 class APIError(Error):
@@ -271,6 +271,10 @@ class APIError(Error):
 
     ``about``: what was asked about, such as "consumer C of stream S". Empty where that is not known.
     """
+
+    code: int
+    err_code: int
+    description: str
 
     hint: ClassVar[str] = ""
     """Advice that goes beyond the server's text. It is part of ``str(error)``."""
@@ -299,12 +303,15 @@ class APIError(Error):
     @staticmethod
     def from_fields(code: int, err_code: int, description: str, about: str = "") -> APIError:
         """The subclass for ``err_code``. APIError itself when the code is unknown."""
-        return _BY_ERR_CODE.get(err_code, APIError)(code, err_code, description, about)
+        return BY_ERR_CODE.get(err_code, APIError)(code, err_code, description, about)
 
-    def __init_subclass__(cls, err_code: int | None = None) -> None:
-        """``err_code``: the server's code for which the subclass stands."""
-        if err_code is not None:
-            _BY_ERR_CODE[err_code] = cls
+    def __init_subclass__(cls, says: tuple[int, int, str] | None = None) -> None:
+        """``says``: code, err_code and description of the server's "no" for which the subclass stands."""
+        if says is not None:
+            cls.code, cls.err_code, cls.description = says
+            cls.__doc__ = "{}/{}: {}.".format(*says)
+            cls.template = cls.description if "{" in cls.description else ""
+            BY_ERR_CODE[cls.err_code] = cls
 
 
 class StatusError(Error):
@@ -412,9 +419,6 @@ class SourceBusyError(TimeoutError):
         self.stream = stream
         self.consumer = consumer
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SourceBusyError, (self.stream, self.consumer)
-
 
 class SourcePositionError(Error):
     """A stream came back shorter than it was, so a sink's position means another message there.
@@ -438,9 +442,6 @@ class SourcePositionError(Error):
         self.position = position
         self.last_seq = last_seq
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SourcePositionError, (self.stream, self.position, self.last_seq)
-
 
 class SourceScheduleError(Error):
     """A schedule, which stands for messages that its stream will publish, holds back all acknowledgements after it.
@@ -460,9 +461,6 @@ class SourceScheduleError(Error):
         self.seq = seq
         self.subject = subject
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SourceScheduleError, (self.stream, self.seq, self.subject)
-
 
 class CopyTargetError(Error):
     """A stream is unfit as the target of a copy. Attributes: ``target`` (its name), ``reason``."""
@@ -471,9 +469,6 @@ class CopyTargetError(Error):
         super().__init__(f"stream {target} cannot be copied to: {reason}")
         self.target = target
         self.reason = reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CopyTargetError, (self.target, self.reason)
 
 
 class DeadLetterError(Error):
@@ -484,9 +479,6 @@ class DeadLetterError(Error):
         self.stream = stream
         self.reason = reason
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return DeadLetterError, (self.stream, self.reason)
-
 
 class CopyFencedError(Error):
     """Somebody else writes to the target of a copy, again and again. Attribute: ``target`` (its name)."""
@@ -494,9 +486,6 @@ class CopyFencedError(Error):
     def __init__(self, target: str) -> None:
         super().__init__(f"another program writes to stream {target}, so the copy cannot know what it has")
         self.target = target
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CopyFencedError, (self.target,)
 
 
 _BY_STATUS = {

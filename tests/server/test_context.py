@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jsproto.errors import APIError
+from jsproto.errors import BY_ERR_CODE, APIError
 from jsproto.grammar.times import parse_timestamp
 from jsproto.server.store.context import BatchLimits, ServerContext
-from jsproto.server.store.refusals import _REFUSALS, draft_of, refusal
+from jsproto.server.store.refusals import draft_of, refusal
 from tests.marks import requirement
 
 TABLE = Path(__file__).parent.parent / "data" / "error_codes.csv"
@@ -40,13 +40,13 @@ def test_the_defaults_are_those_of_the_reference() -> None:
 
 def test_the_errors_are_those_of_the_table() -> None:
     rows = {int(row["err_code"]): row for row in csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines())}
-    for err_code, (code, description) in _REFUSALS.items():
-        assert code == int(rows[err_code]["code"])
-        assert description == re.sub(r"\{\w+\}", "{}", rows[err_code]["description"])
+    assert set(BY_ERR_CODE) == set(rows)
+    for err_code, row in rows.items():
         error = refusal(err_code, 7)
         assert type(error) is not APIError
-        assert (error.code, error.err_code) == (code, err_code)
-        assert error.description == description.replace("{}", "7")
+        assert (error.code, error.err_code) == (int(row["code"]), err_code)
+        if row["description"].count("{") < 2:  # nothing that the server role says has two
+            assert error.description == re.sub(r"\{\w+\}", "7", row["description"])
 
 
 @requirement(83)

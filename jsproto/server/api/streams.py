@@ -233,7 +233,7 @@ class JetStreamApi(Conversation):
         inlet = self.streams.get(config.name)
         if inlet is not None:
             if inlet.stream.config.to_json() != accepted.to_json():
-                raise _error(400, 10058, "stream name already in use with a different configuration")
+                raise refusal(10058)
             return inlet.stream, False
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
@@ -326,7 +326,7 @@ class JetStreamApi(Conversation):
         others = (inlet.stream.config for name, inlet in self.streams.items() if name != config.name)
         subjects = config.subjects or ()
         if any(overlaps(one, another) for other in others for one in other.subjects or () for another in subjects):
-            raise _error(400, 10065, "subjects overlap with an existing stream")
+            raise refusal(10065)
 
     def _used(self, storage: str | None) -> int:
         """The bytes of all streams of one kind of storage."""
@@ -468,7 +468,7 @@ class JetStreamApi(Conversation):
         stream = self._fresh(name, now)
         check_open(stream)
         if stream.config.deny_purge:
-            raise _error(500, 10110, "stream purge not permitted")
+            raise APIError.from_fields(500, 10110, "stream purge not permitted")
         return {"success": True, "purged": stream.purge(asked.get("filter") or None, keep=keep, before=seq)}
 
     def _msg_get(self, name: str, payload: bytes, now: float) -> Body:
@@ -503,7 +503,7 @@ class JetStreamApi(Conversation):
             state = stream.state()
             is_inside = state.messages and state.first_seq <= seq <= state.last_seq
             if stream.config.storage == "memory" or is_inside:
-                raise _error(400, 10043, f"sequence {seq} not found")
+                raise refusal(10043, seq)
             raise refusal(10057, "stream store EOF" if seq > stream.last_seq else "no message found")
         return {"success": True}
 
@@ -547,7 +547,3 @@ def _described(source: StreamSource, active: int) -> Body:
     """A mirror or a source in a description. ``active``: nanoseconds since it was heard of, -1 for never."""
     body: Body = {"name": source.get("name", ""), "lag": 0, "active": active}
     return body | {name: value for name, value in source.items() if name in ("filter_subject", "subject_transforms")}
-
-
-def _error(code: int, err_code: int, description: str) -> APIError:
-    return APIError.from_fields(code, err_code, description)
