@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "transports" / "jsproto_io" / "_aio"
 TARGET: Final = SOURCE.with_name("_blocking")
 MODULES: Final = (
-    "atomic", "buckets", "connection", "consume_context", "consuming", "contexts", "copying", "counting",
+    "asking", "atomic", "buckets", "connection", "consume_context", "consuming", "contexts", "copying", "counting",
     "dead_letters", "managing", "publishing", "reading", "sessions", "sourcing", "subscribing", "taking", "tracing",
 )  # fmt: skip
 MARKS: Final = ("# -- for event loops alone", "# -- for threads as well")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.consume_options import (
@@ -32,6 +32,7 @@ from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause, ConsumerReset
 from jsproto.grammar.options import checked, explained, of_call, split
 from jsproto.grammar.times import Until, seconds
+from jsproto_io._aio.asking import Asks
 from jsproto_io._aio.consume_context import ConsumeContext, ErrorCallback, JobCallback
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.engine import ends
@@ -392,11 +393,8 @@ class PullMessages(PullMessagesBase[JSMsg], Iterates[JSMsg], Managed):
         self._connection._release(self._stop)
 
 
-class Consuming:
+class Consuming(Asks):
     """The verbs of ``JetStream`` that are about consumers."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     async def create_consumer(
         self,
@@ -426,13 +424,11 @@ class Consuming:
             StreamNotFoundError: there is no such stream.
             PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
-        limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options, durable)
-        return await self._connection._ask(
-            lambda now: self._core.create_consumer(
-                stream, wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
-            ),
-            limit,
-        )
+        wanted = consumer_config(config, options, durable)
+        return await self._asked(
+            self._core.create_consumer, stream, wanted, pedantic=pedantic, required_api_level=required_api_level,
+            timeout=timeout,
+        )  # fmt: skip
 
     async def update_consumer(
         self,
@@ -463,28 +459,15 @@ class Consuming:
             APIError: a field cannot be changed.
             PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
-            changes: dict[str, Any] = dict(options)
-            return await self._connection._ask(
-                lambda now: self._core.change_consumer(
-                    stream,
-                    config,
-                    changes,
-                    now=now,
-                    pedantic=pedantic,
-                    required_api_level=required_api_level,
-                    timeout=limit,
-                ),
-                limit,
-            )
-        wanted = consumer_config(config, options)
-        return await self._connection._ask(
-            lambda now: self._core.update_consumer(
-                stream, wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
-            ),
-            limit,
-        )
+            return await self._asked(
+                self._core.change_consumer, stream, config, dict(options), pedantic=pedantic,
+                required_api_level=required_api_level, timeout=timeout,
+            )  # fmt: skip
+        return await self._asked(
+            self._core.update_consumer, stream, consumer_config(config, options), pedantic=pedantic,
+            required_api_level=required_api_level, timeout=timeout,
+        )  # fmt: skip
 
     async def consumer_info(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """The configuration and state of a consumer.
@@ -493,10 +476,7 @@ class Consuming:
             ConsumerNotFoundError: there is no such consumer.
             StreamNotFoundError: there is no such stream.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.consumer_info(stream, consumer, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.consumer_info, stream, consumer, timeout=timeout)
 
     async def delete_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> bool:
         """Delete a consumer. Returns the server's ``success``.
@@ -505,10 +485,7 @@ class Consuming:
             ConsumerNotFoundError: there is no such consumer.
             StreamNotFoundError: there is no such stream.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.delete_consumer(stream, consumer, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.delete_consumer, stream, consumer, timeout=timeout)
 
     async def consumer_names(self, stream: str, *, timeout: Timeout | None = None) -> list[str]:
         """The names of a stream's consumers. ``timeout`` is that of each page of the list.
@@ -516,8 +493,7 @@ class Consuming:
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.consumer_names(stream, now=now, timeout=limit), limit)
+        return await self._asked(self._core.consumer_names, stream, timeout=timeout)
 
     def consumers(self, stream: str, *, timeout: Timeout | None = None) -> InfoLister[ConsumerInfo]:
         """The configurations and states of a stream's consumers, sorted by name: an iterator that fetches page by page.
@@ -535,8 +511,7 @@ class Consuming:
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit), limit)
+        return await self._asked(self._core.consumers_info, stream, timeout=timeout)
 
     async def pause_consumer(
         self, stream: str, consumer: str, until: Until, *, timeout: Timeout | None = None
@@ -555,17 +530,11 @@ class Consuming:
             StreamNotFoundError: there is no such stream.
             UnsupportedByServerError: the server is older than 2.11.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, until, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.pause_consumer, stream, consumer, until, timeout=timeout)
 
     async def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
         """End a pause. Raises as ``pause_consumer``."""
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.resume_consumer(stream, consumer, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.resume_consumer, stream, consumer, timeout=timeout)
 
     async def reset_consumer(
         self, stream: str, consumer: str, seq: int | None = None, *, timeout: Timeout | None = None
@@ -584,10 +553,7 @@ class Consuming:
             ConsumerInvalidResetError: the consumer's deliver policy does not allow ``seq``.
             UnsupportedByServerError: the server is older than 2.14.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.reset_consumer(stream, consumer, seq, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.reset_consumer, stream, consumer, seq, timeout=timeout)
 
     async def unpin_consumer(self, stream: str, consumer: str, group: str, *, timeout: Timeout | None = None) -> None:
         """Unpin the client of a priority group. The next client that pulls is pinned.
@@ -603,10 +569,7 @@ class Consuming:
             ConsumerInvalidPriorityGroupError: the consumer has no such group.
             UnsupportedByServerError: the server is older than 2.11.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        await self._connection._ask(
-            lambda now: self._core.unpin_consumer(stream, consumer, group, now=now, timeout=limit), limit
-        )
+        await self._asked(self._core.unpin_consumer, stream, consumer, group, timeout=timeout)
 
     @explained(PriorityOptions, SilenceOptions)
     async def pull_subscribe(
@@ -674,10 +637,7 @@ class Consuming:
         """
         place, others = split(PriorityOptions, options)
         taken, silence = Priority(**place), checked(SilenceOptions, others)
-        limit = seconds(timeout, default=self._core.timeout)
-        info = await self._connection._ask(
-            lambda now: self._core.find_pull(stream, consumer, taken, now=now, timeout=limit), limit
-        )
+        info = await self._asked(self._core.find_pull, stream, consumer, taken, timeout=timeout)
         return self._pull(info, taken, silence)
 
     def _pull(

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.manage.pages import Pages
 from jsproto.grammar.account import AccountInfo
 from jsproto.grammar.config import StreamConfig, StreamInfo, StreamOptions
 from jsproto.grammar.times import seconds
+from jsproto_io._aio.asking import Asks
 from jsproto_io._state.common import Timeout, stream_config, warn_of_async_persistence
 from jsproto_io._state.managing import InfoListerBase
 
@@ -54,11 +54,8 @@ class InfoLister(InfoListerBase[T]):
                 raise StopAsyncIteration
 
 
-class Managing:
+class Managing(Asks):
     """The verbs of ``JetStream`` that manage streams."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     async def create_stream(
         self,
@@ -87,13 +84,10 @@ class Managing:
             APIRequiredApiLevelError: the server's API level is lower than ``required_api_level``.
             UnsupportedByServerError: the server is too old for a field or a keyword. The error says since when.
         """
-        limit, wanted = seconds(timeout, default=self._core.timeout), stream_config(config, options)
+        wanted = stream_config(config, options)
         warn_of_async_persistence(wanted)
-        return await self._connection._ask(
-            lambda now: self._core.create_stream(
-                wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
-            ),
-            limit,
+        return await self._asked(
+            self._core.create_stream, wanted, pedantic=pedantic, required_api_level=required_api_level, timeout=timeout
         )
 
     async def update_stream(
@@ -123,26 +117,15 @@ class Managing:
             APIError: a field cannot be changed.
             PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
-            return await self._connection._ask(
-                lambda now: self._core.change_stream(
-                    config,
-                    dict(options),
-                    now=now,
-                    pedantic=pedantic,
-                    required_api_level=required_api_level,
-                    timeout=limit,
-                ),
-                limit,
-            )
-        wanted = stream_config(config, options)
-        return await self._connection._ask(
-            lambda now: self._core.update_stream(
-                wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
-            ),
-            limit,
-        )
+            return await self._asked(
+                self._core.change_stream, config, dict(options), pedantic=pedantic,
+                required_api_level=required_api_level, timeout=timeout,
+            )  # fmt: skip
+        return await self._asked(
+            self._core.update_stream, stream_config(config, options), pedantic=pedantic,
+            required_api_level=required_api_level, timeout=timeout,
+        )  # fmt: skip
 
     async def stream_info(self, name: str, *, timeout: Timeout | None = None) -> StreamInfo:
         """The configuration and state of a stream.
@@ -150,8 +133,7 @@ class Managing:
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit), limit)
+        return await self._asked(self._core.stream_info, name, timeout=timeout)
 
     async def delete_stream(self, name: str, *, timeout: Timeout | None = None) -> bool:
         """Delete a stream and all its messages. Returns the server's ``success``.
@@ -159,8 +141,7 @@ class Managing:
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit), limit)
+        return await self._asked(self._core.delete_stream, name, timeout=timeout)
 
     async def stream_names(self, subject: str | None = None, *, timeout: Timeout | None = None) -> list[str]:
         """The names of all streams, sorted.
@@ -172,8 +153,7 @@ class Managing:
         Raises:
             BadSubjectError: ``subject`` cannot be one.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.stream_names(subject, now=now, timeout=limit), limit)
+        return await self._asked(self._core.stream_names, subject, timeout=timeout)
 
     def streams(self, subject: str | None = None, *, timeout: Timeout | None = None) -> InfoLister[StreamInfo]:
         """The configurations and states of all streams, sorted by name: an iterator that fetches page by page.
@@ -194,8 +174,7 @@ class Managing:
         Raises:
             NoMatchingStreamError: no stream does, or several do. The error names ``subject``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.find_stream(subject, now=now, timeout=limit), limit)
+        return await self._asked(self._core.find_stream, subject, timeout=timeout)
 
     async def stream_subjects(self, name: str, filter: str = ">", *, timeout: Timeout | None = None) -> dict[str, int]:
         """The subjects of a stream's messages, sorted, and how many messages each of them has.
@@ -211,10 +190,7 @@ class Managing:
             StreamNotFoundError: there is no such stream.
             SnapshotError: the list changes faster than it can be read.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.stream_subjects(name, filter, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.stream_subjects, name, filter, timeout=timeout)
 
     async def purge_stream(
         self,
@@ -241,11 +217,7 @@ class Managing:
             StreamNotFoundError: there is no such stream.
             APIError: the server refused, for example because of ``deny_purge``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.purge_stream(name, now=now, subject=subject, keep=keep, seq=seq, timeout=limit),
-            limit,
-        )
+        return await self._asked(self._core.purge_stream, name, subject=subject, keep=keep, seq=seq, timeout=timeout)
 
     async def delete_msg(self, stream: str, seq: int, *, timeout: Timeout | None = None) -> bool:
         """Delete one message of a stream. Its bytes may stay on the server's disk for a while.
@@ -257,21 +229,14 @@ class Managing:
             StreamNotFoundError: there is no such stream.
             APIError: the server refused, for example because of ``deny_delete``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.delete_msg(stream, seq, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.delete_msg, stream, seq, timeout=timeout)
 
     async def secure_delete_msg(self, stream: str, seq: int, *, timeout: Timeout | None = None) -> bool:
         """Delete one message of a stream, and have its bytes overwritten on the server's disk. Otherwise as
         ``delete_msg``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.secure_delete_msg(stream, seq, now=now, timeout=limit), limit
-        )
+        return await self._asked(self._core.secure_delete_msg, stream, seq, timeout=timeout)
 
     async def account_info(self, *, timeout: Timeout | None = None) -> AccountInfo:
         """The limits of the account, and how much of them it uses. An account with tiers has them in ``tiers``."""
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit), limit)
+        return await self._asked(self._core.account_info, timeout=timeout)

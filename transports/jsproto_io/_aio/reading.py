@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.multi import checked_subjects
 from jsproto.client.read.read_options import BatchOptions, LastOptions, PageOptions, SnapshotOptions
 from jsproto.client.read.single import ReadLevel
@@ -18,6 +17,7 @@ from jsproto.grammar.fields import check_count
 from jsproto.grammar.options import explained, named
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import seconds
+from jsproto_io._aio.asking import Asks
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import BatchIterator
 from jsproto_io._state.common import Timeout
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
 
 
-class Reads:
+class Reads(Asks):
     """The verbs of ``JetStream`` that read."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     async def get_msg(
         self,
@@ -82,10 +79,7 @@ class Reads:
             level: as in ``get_msg``.
             timeout: as in ``get_msg``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(
-            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
-        )
+        return await self._asked(self._core.get_last_msg, stream, subject, level=level, timeout=timeout)
 
     async def get_data(
         self,

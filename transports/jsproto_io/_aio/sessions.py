@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.consistent_session import ConsistentSession as CoreConsistentSession
 from jsproto.client.read.consistent_session import SessionLevel
 from jsproto.client.read.read_options import BatchOptions, PageOptions
@@ -19,6 +18,7 @@ from jsproto.grammar.options import explained, named
 from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import seconds
+from jsproto_io._aio.asking import Asks
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._state.common import Timeout
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
 
 
-class Sessions:
+class Sessions(Asks):
     """The verb of ``JetStream`` that opens a session."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     def consistent_session(
         self,

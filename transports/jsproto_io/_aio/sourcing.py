@@ -16,6 +16,7 @@ from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.options import explained, named
 from jsproto.grammar.times import seconds
+from jsproto_io._aio.asking import Asks
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._aio.extras import call_back
 from jsproto_io._aio.taking import Iterates
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
 
 
-class Sources:
+class Sources(Asks):
     """The verb of ``JetStream`` that sources."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     @explained(SourceOptions, BufferOptions)
     async def source(

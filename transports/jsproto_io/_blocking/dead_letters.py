@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING
 
 from jsproto.client.consume.dead_letters import DeadLetterSpec
 from jsproto.grammar.times import seconds
+from jsproto_io._blocking.asking import Asks
 from jsproto_io._blocking.consume_context import ConsumeContext
 from jsproto_io._blocking.consuming import JSMsg, PullSubscription
 from jsproto_io._state.common import Timeout
 
 if TYPE_CHECKING:
-    from jsproto.client.jetstream import JetStream as CoreJetStream
-    from jsproto_io._blocking.connection import Connection
+    pass
 
 
-class KeepsDeadLetters:
+class KeepsDeadLetters(Asks):
     """The verb of ``JetStream`` that keeps dead letters."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     def dead_letters(
         self,

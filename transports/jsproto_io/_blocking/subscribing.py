@@ -24,6 +24,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.options import explained, split
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
+from jsproto_io._blocking.asking import Asks
 from jsproto_io._blocking.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._blocking.engine import ends
 from jsproto_io._blocking.extras import MessageCallback, PushIterator
@@ -36,11 +37,8 @@ if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
 
 
-class Subscribes:
+class Subscribes(Asks):
     """The verb of ``JetStream`` that subscribes."""
-
-    _core: CoreJetStream
-    _connection: Connection
 
     @explained(MissingOptions, BindingOptions, SilenceOptions, BufferOptions)
     def subscribe(
