@@ -16,46 +16,13 @@ from jsproto.grammar.fields import (
     Json,
     Reader,
     as_count,
-    as_flag,
     as_integer,
     as_record,
-    as_text,
     map_of,
     read_fields,
+    readers_of,
     write_fields,
 )
-
-_LIMITS: Final[Mapping[str, Reader]] = {
-    "max_memory": as_integer,
-    "max_storage": as_integer,
-    "max_streams": as_integer,
-    "max_consumers": as_integer,
-    "max_ack_pending": as_integer,
-    "memory_max_stream_bytes": as_integer,
-    "storage_max_stream_bytes": as_integer,
-    "max_bytes_required": as_flag,
-}
-_USE: Final[Mapping[str, Reader]] = {
-    "memory": as_count,
-    "storage": as_count,
-    "reserved_memory": as_count,
-    "reserved_storage": as_count,
-    "streams": as_integer,
-    "consumers": as_integer,
-    "limits": as_record,
-}
-_API: Final[Mapping[str, Reader]] = {
-    "level": as_integer,
-    "total": as_count,
-    "errors": as_count,
-    "inflight": as_count,
-}
-_ACCOUNT_INFO: Final[Mapping[str, Reader]] = {
-    **_USE,
-    "domain": as_text,
-    "api": as_record,
-    "tiers": map_of(as_record),
-}
 
 
 @dataclass(slots=True)
@@ -174,6 +141,14 @@ class AccountInfo:
         if self.tiers is not None:
             body["tiers"] = {name: tier.to_json() for name, tier in self.tiers.items()}
         return body
+
+
+_LIMITS: Final = readers_of(AccountLimits)
+_USE: Final = readers_of(AccountTier, as_count, streams=as_integer, consumers=as_integer)
+_API: Final = readers_of(ApiStats, as_count, level=as_integer)
+_ACCOUNT_INFO: Final = readers_of(
+    AccountInfo, as_count, streams=as_integer, consumers=as_integer, tiers=map_of(as_record)
+)
 
 
 def _with_limits(values: dict[str, Any]) -> dict[str, Any]:

@@ -25,14 +25,11 @@ from jsproto.errors import MAX_NAMED, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.fields import (
     NEVER,
     Json,
-    Reader,
     Writer,
     as_count,
     as_flag,
     as_integer,
     as_moment,
-    as_record,
-    as_records,
     as_seconds,
     as_size,
     as_text,
@@ -43,6 +40,7 @@ from jsproto.grammar.fields import (
     map_of,
     nearest,
     read_fields,
+    readers_of,
     record_of,
     taken,
     unknown_fields,
@@ -146,47 +144,6 @@ _SOURCE: Final = record_of(
 )
 
 # -- streams -----------------------------------------------------------------------------------------------------------
-
-_STREAM_CONFIG: Final[Mapping[str, Reader]] = {
-    "name": as_text,
-    "description": as_text,
-    "subjects": as_texts,
-    "retention": as_text,
-    "max_consumers": as_integer,
-    "max_msgs": as_integer,
-    "max_bytes": as_integer,
-    "max_age": as_seconds,
-    "max_msgs_per_subject": as_integer,
-    "max_msg_size": as_integer,
-    "discard": as_text,
-    "storage": as_text,
-    "num_replicas": as_integer,
-    "no_ack": as_flag,
-    "duplicate_window": as_seconds,
-    "placement": record_of({"cluster": as_text, "tags": as_texts, "preferred": as_text}),
-    "mirror": _SOURCE,
-    "sources": list_of(_SOURCE),
-    "compression": as_text,
-    "first_seq": as_count,
-    "subject_transform": _TRANSFORM,
-    "republish": record_of({"src": as_text, "dest": as_text, "headers_only": as_flag}),
-    "allow_direct": as_flag,
-    "mirror_direct": as_flag,
-    "discard_new_per_subject": as_flag,
-    "sealed": as_flag,
-    "deny_delete": as_flag,
-    "deny_purge": as_flag,
-    "allow_rollup_hdrs": as_flag,
-    "consumer_limits": record_of({"inactive_threshold": as_seconds, "max_ack_pending": as_integer}),
-    "allow_msg_ttl": as_flag,
-    "subject_delete_marker_ttl": as_seconds,
-    "allow_msg_counter": as_flag,
-    "allow_atomic": as_flag,
-    "allow_msg_schedules": as_flag,
-    "persist_mode": as_text,
-    "allow_batched": as_flag,
-    "metadata": map_of(as_text),
-}
 
 
 def _as_start(value: str | Instant, path: str) -> str:
@@ -411,6 +368,14 @@ class StreamConfig:
         return write_fields(self, _STREAM_CONFIG, self.extra, _WRITERS)
 
 
+_STREAM_CONFIG: Final = readers_of(
+    StreamConfig, placement=record_of({"cluster": as_text, "tags": as_texts, "preferred": as_text}), mirror=_SOURCE,
+    sources=list_of(_SOURCE), first_seq=as_count, subject_transform=_TRANSFORM,
+    republish=record_of({"src": as_text, "dest": as_text, "headers_only": as_flag}),
+    consumer_limits=record_of({"inactive_threshold": as_seconds, "max_ack_pending": as_integer}),
+)  # fmt: skip
+
+
 def of_stream_config(name: str, value: object) -> StreamConfig:
     """The configuration of a stream. LocalProtocolError, with the name, for anything else."""
     if not isinstance(value, StreamConfig):
@@ -428,22 +393,6 @@ def _option(name: str, value: Any) -> Any:
         return taken(name, value, _STREAM_CONFIG, _WRITERS)
     reader = _WORDS.get(name, reader)
     return None if value is None else reader(value, name)
-
-
-_STREAM_STATE: Final[Mapping[str, Reader]] = {
-    "messages": as_count,
-    "bytes": as_count,
-    "first_seq": as_count,
-    "first_ts": as_moment,
-    "last_seq": as_count,
-    "last_ts": as_moment,
-    "num_subjects": as_count,
-    "subjects": map_of(as_count),
-    "num_deleted": as_count,
-    "deleted": list_of(as_count),
-    "lost": as_record,
-    "consumer_count": as_count,
-}
 
 
 @dataclass(slots=True)
@@ -477,17 +426,9 @@ class StreamState:
         return body
 
 
-_STREAM_INFO: Final[Mapping[str, Reader]] = {
-    "config": as_record,
-    "created": as_moment,
-    "state": as_record,
-    "domain": as_text,
-    "cluster": cluster_of(as_seconds),
-    "mirror": as_record,
-    "sources": as_records,
-    "alternates": as_records,
-    "ts": as_moment,
-}
+_STREAM_STATE: Final = readers_of(
+    StreamState, as_count, first_ts=as_moment, last_ts=as_moment, subjects=map_of(as_count), deleted=list_of(as_count)
+)
 _STREAM_INFO_WRITERS: Final[Mapping[str, Writer]] = {"cluster": cluster_of(nanoseconds)}
 _REQUIRED_LEVEL: Final = "_nats.req.level"
 
@@ -550,35 +491,10 @@ class StreamInfo:
         return body | {"config": self.config.to_json(), "state": self.state.to_json()}
 
 
+_STREAM_INFO: Final = readers_of(StreamInfo, created=as_moment, cluster=cluster_of(as_seconds), ts=as_moment)
+
 # -- servers -----------------------------------------------------------------------------------------------------------
 
-_SERVER_INFO: Final[Mapping[str, Reader]] = {
-    "server_id": as_text,
-    "server_name": as_text,
-    "version": as_text,
-    "proto": as_integer,
-    "git_commit": as_text,
-    "go": as_text,
-    "host": as_text,
-    "port": as_integer,
-    "headers": as_flag,
-    "auth_required": as_flag,
-    "tls_required": as_flag,
-    "tls_verify": as_flag,
-    "tls_available": as_flag,
-    "max_payload": as_size,
-    "jetstream": as_flag,
-    "client_id": as_count,
-    "client_ip": as_text,
-    "nonce": as_text,
-    "cluster": as_text,
-    "domain": as_text,
-    "connect_urls": as_texts,
-    "ws_connect_urls": as_texts,
-    "ldm": as_flag,
-    "api_lvl": as_integer,
-    "xkey": as_text,
-}
 _VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9])")
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
@@ -652,6 +568,9 @@ class ServerInfo:
         body = write_fields(self, _SERVER_INFO, self.extra)
         optional = ("auth_required", "tls_required", "tls_verify", "tls_available", "jetstream", "ldm")
         return {name: value for name, value in body.items() if value is not False or name not in optional}
+
+
+_SERVER_INFO: Final = readers_of(ServerInfo, max_payload=as_size, client_id=as_count)
 
 
 def _digits(text: str) -> int | None:

@@ -29,58 +29,18 @@ from jsproto.grammar.fields import (
     as_records,
     as_seconds,
     as_text,
-    as_texts,
     check_words,
     cluster_of,
     list_of,
-    map_of,
     nearest,
     read_fields,
+    readers_of,
     taken,
     unknown_fields,
     word_of,
     write_fields,
 )
 from jsproto.grammar.times import Duration, Instant, as_stamp, nanoseconds
-
-_CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
-    "durable_name": as_text,
-    "name": as_text,
-    "description": as_text,
-    "deliver_policy": as_text,
-    "opt_start_seq": as_count,
-    "opt_start_time": as_moment,
-    "ack_policy": as_text,
-    "ack_wait": as_seconds,
-    "max_deliver": as_integer,
-    "backoff": list_of(as_seconds),
-    "filter_subject": as_text,
-    "filter_subjects": as_texts,
-    "replay_policy": as_text,
-    "rate_limit_bps": as_count,
-    "sample_freq": as_text,
-    "max_waiting": as_integer,
-    "max_ack_pending": as_integer,
-    "flow_control": as_flag,
-    "headers_only": as_flag,
-    "max_batch": as_integer,
-    "max_expires": as_seconds,
-    "max_bytes": as_integer,
-    "deliver_subject": as_text,
-    "deliver_group": as_text,
-    "idle_heartbeat": as_seconds,
-    "inactive_threshold": as_seconds,
-    "num_replicas": as_integer,
-    "mem_storage": as_flag,
-    "direct": as_flag,
-    "sourcing": as_flag,
-    "metadata": map_of(as_text),
-    "pause_until": as_moment,
-    "priority_groups": as_texts,
-    "priority_policy": as_text,
-    "priority_timeout": as_seconds,
-}
-
 
 _WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(
@@ -276,6 +236,10 @@ class ConsumerConfig:
         return write_fields(self, _CONSUMER_CONFIG, self.extra, _WRITERS)
 
 
+_CONSUMER_CONFIG: Final = readers_of(
+    ConsumerConfig, opt_start_seq=as_count, opt_start_time=as_moment, backoff=list_of(as_seconds),
+    rate_limit_bps=as_count, pause_until=as_moment,
+)  # fmt: skip
 _FIELDS: Final = tuple(each.name for each in fields(ConsumerConfig))
 _values: Final = attrgetter(*_FIELDS)
 _DEFAULT: Final = ConsumerConfig()
@@ -340,12 +304,6 @@ def _option(name: str, value: Any) -> Any:
 
 # -- what servers say --------------------------------------------------------------------------------------------------
 
-_SEQUENCE_PAIR: Final[Mapping[str, Reader]] = {
-    "consumer_seq": as_count,
-    "stream_seq": as_count,
-    "last_active": as_moment,
-}
-
 
 @dataclass(slots=True)
 class SequencePair:
@@ -364,13 +322,6 @@ class SequencePair:
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
         return write_fields(self, _SEQUENCE_PAIR, self.extra)
-
-
-_PRIORITY_GROUP: Final[Mapping[str, Reader]] = {
-    "group": as_text,
-    "pinned_client_id": as_text,
-    "pinned_ts": as_moment,
-}
 
 
 @dataclass(slots=True)
@@ -396,6 +347,8 @@ class PriorityGroup:
         return body if self.pinned_ts is not None else body | {"pinned_ts": NEVER}
 
 
+_SEQUENCE_PAIR: Final = readers_of(SequencePair, as_count, last_active=as_moment)
+_PRIORITY_GROUP: Final = readers_of(PriorityGroup, pinned_ts=as_moment)
 _CONSUMER_INFO: Final[Mapping[str, Reader]] = {
     "stream_name": as_text,
     "name": as_text,
@@ -505,11 +458,6 @@ class ConsumerReset:
         return cls(reset_seq, ConsumerInfo.from_json(body), stream_identity)
 
 
-_CONSUMER_PAUSE: Final[Mapping[str, Reader]] = {
-    "paused": as_flag,
-    "pause_until": as_moment,
-    "pause_remaining": as_seconds,
-}
 _CONSUMER_PAUSE_WRITERS: Final[Mapping[str, Writer]] = {"pause_remaining": nanoseconds}
 
 
@@ -532,3 +480,6 @@ class ConsumerPause:
         return {"paused": self.paused, "pause_until": NEVER} | write_fields(
             self, _CONSUMER_PAUSE, self.extra, _CONSUMER_PAUSE_WRITERS
         )
+
+
+_CONSUMER_PAUSE: Final = readers_of(ConsumerPause, pause_until=as_moment)

@@ -10,6 +10,7 @@ Not here: the documents themselves (``config``, ``consumer``), text to JSON (``b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
@@ -254,3 +255,22 @@ def as_records(value: Any, path: str) -> list[dict[str, Any]]:
 def cluster_of(active: Reader) -> Reader:
     """Who has the replicas of a stream or consumer. ``active`` reads how long ago each was heard of."""
     return record_of({"replicas": list_of(record_of({"active": active}))})
+
+
+_BY_TYPE: Final[Mapping[str, Reader]] = {
+    "str": as_text, "bool": as_flag, "float": as_seconds, "list[str]": as_texts, "dict[str, str]": map_of(as_text),
+}  # fmt: skip
+
+
+def readers_of(model: Any, integer: Reader = as_integer, **others: Reader) -> dict[str, Reader]:
+    """The readers of a dataclass, by the types of its fields: ``others`` where JSON has it otherwise.
+
+    ``integer``: of an int. What has a class of its own, or any fields, is an object, or a list of them.
+    """
+    readers: dict[str, Reader] = {}
+    for each in fields(model):
+        kind = str(each.type).removesuffix(" | None")
+        known = integer if kind == "int" else _BY_TYPE.get(kind, as_records if kind.startswith("list") else as_record)
+        readers[each.name] = others.get(each.name, known)
+    del readers["extra"]
+    return readers

@@ -15,14 +15,11 @@ from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import api_error
 from jsproto.grammar.fields import (
     Json,
-    Reader,
     Writer,
     as_count,
     as_integer,
-    as_record,
-    as_records,
-    as_text,
     read_fields,
+    readers_of,
     write_fields,
 )
 from jsproto.grammar.subjects import check_name, check_subject
@@ -72,16 +69,6 @@ def _as_activity(value: Any, path: str) -> Seconds | None:
     return None if number == _NOT_ACTIVE else Seconds.from_nanoseconds(number)
 
 
-_SOURCE_INFO: Final[Mapping[str, Reader]] = {
-    "name": as_text,
-    "external": as_record,
-    "lag": as_count,
-    "seq": as_count,
-    "active": _as_activity,
-    "error": as_record,
-    "filter_subject": as_text,
-    "subject_transforms": as_records,
-}
 _SOURCE_INFO_WRITERS: Final[Mapping[str, Writer]] = {"active": nanoseconds}
 
 
@@ -141,3 +128,10 @@ class StreamSourceInfo:
         body = write_fields(self, _SOURCE_INFO, self.extra, _SOURCE_INFO_WRITERS)
         body.setdefault("active", _NOT_ACTIVE)
         return body
+
+
+_SOURCE_INFO: Final = {
+    name: reader
+    for name, reader in readers_of(StreamSourceInfo, as_count, active=_as_activity).items()
+    if name != "consumer"
+}
