@@ -208,7 +208,11 @@ def replay(name: str, files: list[str]) -> Server:
 
 
 REFERENCE: Final = scenarios("2.15.1", "2.15.1-R3")
-OLDER: Final = {name: files for name, files in scenarios("2.14.0", "2.14.6").items() if name.startswith("fast-")}
+OLDER: Final = {
+    name: files
+    for name, files in scenarios("2.12.8", "2.14.0", "2.14.4", "2.14.6").items()
+    if name.startswith(("fast-", "atomic-kv_"))
+}
 
 
 @requirement(2, case="atomic-id_too_long@2.15.1")
@@ -262,7 +266,7 @@ def test_every_recorded_scenario_is_replayed_or_explained() -> None:
         match[1] for entry in INDEX if (match := SCENARIO.fullmatch(entry["file"])) and match[3].startswith("2.15.1")
     }
     assert recorded == replayed | NOT_STREAMS.keys()
-    assert len(replayed) == 62
+    assert len(replayed) == 69
     assert ELSEWHERE.keys() | LIMITS.keys() <= replayed
 
 

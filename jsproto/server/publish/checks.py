@@ -239,7 +239,7 @@ class Staged:
             raise refusal(10077, "maximum bytes exceeded")
         at_most = config.max_msgs_per_subject or 0
         there = stream.count_of(message.subject) + self._subjects[message.subject]
-        if config.discard_new_per_subject and 0 < at_most < there and not message.rollup:
+        if config.discard_new_per_subject and 0 < at_most < there and not stream.takes_its_place(message):
             raise refusal(10077, "maximum messages per subject exceeded")
 
 

@@ -40,6 +40,7 @@ PURGE: Final = b"purge"
 
 MAX_SEQUENCE: Final = 2**64 - 1
 """The last sequence of a stream. nats-server goes on with 0."""
+_ROLLUP_REPLACES_SINCE: Final = (2, 14, 0)
 
 
 @event
@@ -498,7 +499,7 @@ class Stream:
             return None
         at_most = config.max_msgs_per_subject or 0
         replaces = 0 < at_most <= self.count_of(message.subject)
-        if replaces and config.discard_new_per_subject and not message.rollup:
+        if replaces and config.discard_new_per_subject and not self.takes_its_place(message):
             return refusal(10077, "maximum messages per subject exceeded")
         if 0 < (config.max_msgs or 0) <= len(self._messages) and not replaces:
             return refusal(10077, "maximum messages exceeded")
@@ -508,6 +509,10 @@ class Stream:
             if oldest is None or self.size(oldest) < self.size(message):
                 return refusal(10077, "maximum bytes exceeded")
         return None
+
+    def takes_its_place(self, message: Publication) -> bool:
+        """Whether a message is taken under a subject that is full: a rollup deletes the others, from 2.14."""
+        return bool(message.rollup) and self._context.release >= _ROLLUP_REPLACES_SINCE
 
     def _limit_subject(self, subject: bytes) -> None:
         at_most = self.config.max_msgs_per_subject or 0
