@@ -22,7 +22,7 @@ from jsproto_io.cli.terminal import Screen, one_line
 
 COMMANDS: Final = {
     "stream": "streams", "consumer": "consumers", "pub": "pub", "sub": "sub", "consume": "consume", "get": "get",
-    "ingest": "ingest", "mirror": "mirror", "bench": "bench", "serve": "serve", "demo": "demo",
+    "kv": "kv", "ingest": "ingest", "mirror": "mirror", "bench": "bench", "serve": "serve", "demo": "demo",
 }  # fmt: skip
 """Each command, and its module in ``jsproto_io.cli.commands``."""
 _CLICK_ERROR: Final = cast(

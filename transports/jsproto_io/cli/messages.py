@@ -121,11 +121,15 @@ def as_json(message: Shown) -> dict[str, Any]:
         fields.setdefault(name, []).append(value)
     if fields:
         found["headers"] = fields
+    return found | payload_json(message.data) | dict(message.more or {})
+
+
+def payload_json(data: bytes) -> dict[str, str]:
+    """A payload for a program."""
     try:
-        found["data"] = message.data.decode()
+        return {"data": data.decode()}
     except UnicodeDecodeError:
-        found["data_base64"] = base64.b64encode(message.data).decode()
-    return found | dict(message.more or {})
+        return {"data_base64": base64.b64encode(data).decode()}
 
 
 def raw_end(null: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""Streams and consumers as tables and lines for people.
+"""Streams, consumers and buckets as tables and lines for people.
 
 Rules
  * Pure functions from what the server says to renderables. Nothing here prints.
@@ -10,27 +10,31 @@ Not here: JSON, which is the server's own (``to_json``), and rates (``report``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
+from jsproto.grammar.bucket_keys import STREAM_PREFIX, KeyValueEntry
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto_io.cli.messages import payload_text
 from jsproto_io.cli.terminal import one_line
 from jsproto_io.cli.values import seconds_text, size_text, stamp
 
+Config: TypeAlias = StreamConfig | ConsumerConfig | BucketConfig
 NO_LIMIT: Final = "no limit"
 WIDE: Final = 76  # columns from which on a list shows everything
 _SECONDS: Final = frozenset(
     {
         "max_age", "duplicate_window", "subject_delete_marker_ttl", "ack_wait", "max_expires", "idle_heartbeat",
-        "inactive_threshold", "priority_timeout",
+        "inactive_threshold", "priority_timeout", "ttl", "marker_ttl",
     }
 )  # fmt: skip
-_BYTES: Final = frozenset({"max_bytes", "max_msg_size"})
+_BYTES: Final = frozenset({"max_bytes", "max_msg_size", "max_bucket_size", "max_value_size"})
 _MOMENTS: Final = frozenset({"opt_start_time", "pause_until"})
 
 
@@ -62,6 +66,64 @@ def consumer_list(consumers: Iterable[ConsumerInfo], width: int) -> Table:
     return table
 
 
+def bucket_list(buckets: Iterable[BucketStatus], width: int) -> Table:
+    """A line for each bucket."""
+    table = _list("bucket", "revisions", "size", *(["history", "ttl"] if width >= WIDE else []), "last write")
+    for status in buckets:
+        config = status.config
+        ttl = "-" if config.ttl is None else seconds_text(config.ttl)
+        table.add_row(
+            _plain(status.bucket),
+            f"{status.values:,}",
+            size_text(status.bytes),
+            *([f"{config.history}", ttl] if width >= WIDE else []),
+            stamp(status.info.state.last_ts)[:16],
+        )
+    return table
+
+
+def key_list(entries: Iterable[KeyValueEntry], width: int, with_values: bool) -> Table:
+    """A line for each key that has a value."""
+    wide = width >= WIDE
+    table = _list("key", "revision", *(["size"] if wide or not with_values else []), "written")
+    if with_values:
+        table.add_column("value", no_wrap=True)
+    for entry in entries:
+        size = [size_text(entry.size)] if wide or not with_values else []
+        value = [_value_of(entry, (width - (50 if wide else 36)) // 2)] if with_values else []
+        table.add_row(_plain(entry.key), f"{entry.revision:,}", *size, _written(entry, wide), *value)
+    return table
+
+
+def key_history(entries: Sequence[KeyValueEntry], width: int) -> Table:
+    """A line for each revision. The key is shown where there are several."""
+    wide, several = width >= WIDE, len({entry.key for entry in entries}) > 1
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    table.add_column("revision", justify="right", no_wrap=True)
+    if several:
+        table.add_column("key", overflow="fold", min_width=8)
+    for column in ("what", "written", *(["size"] if wide else []), "value"):
+        table.add_column(column, justify="right" if column == "size" else "left", no_wrap=True)
+    room = (width - (56 if wide else 41)) // (2 if several else 1)
+    for entry in entries:
+        key = [_plain(entry.key)] if several else []
+        size = ["" if entry.is_marker else size_text(entry.size)] if wide else []
+        value = _value_of(entry, room)
+        table.add_row(f"{entry.revision:,}", *key, entry.operation, _written(entry, wide), *size, value)
+    return table
+
+
+def _written(entry: KeyValueEntry, wide: bool) -> str:
+    return stamp(entry.timestamp)[: None if wide else 16]
+
+
+def _value_of(entry: KeyValueEntry, room: int) -> Text:
+    """The value on one line, cut to ``room`` columns, 8 or more. Empty: a marker has none."""
+    text = Text("" if entry.is_marker else one_line(payload_text(entry.value)))
+    text.truncate(max(room, 8), overflow="ellipsis")
+    return text
+
+
 def stream_table(info: StreamInfo) -> Table:
     """All of a stream."""
     state = info.state
@@ -79,12 +141,22 @@ def stream_table(info: StreamInfo) -> Table:
     if state.num_subjects is not None:
         _add(table, "subjects there", f"{state.num_subjects:,}")
     _add(table, "consumers", f"{state.consumer_count:,}")
-    if info.cluster:
-        _add_cluster(table, info.cluster)
-    for role, copies in (("mirror of", [info.mirror] if info.mirror else []), ("source", info.sources or [])):
-        for each in copies:
-            _add(table, role, f"{each.name}, {each.lag:,} to go")
+    _add_copies(table, info)
     _add_config(table, info.config)
+    return table
+
+
+def bucket_table(status: BucketStatus) -> Table:
+    """All of a bucket."""
+    info = status.info
+    table = _pairs()
+    _add(table, "bucket", f"{status.bucket}, stream {info.config.name}")
+    _add(table, "created", stamp(info.created))
+    _add(table, "revisions", f"{status.values:,} ({size_text(status.bytes)})")
+    if status.last_revision:
+        _add(table, "last revision", f"{status.last_revision:,}, {stamp(info.state.last_ts)}")
+    _add_copies(table, info)
+    _add_config(table, status.config)
     return table
 
 
@@ -108,7 +180,7 @@ def consumer_table(info: ConsumerInfo) -> Table:
     return table
 
 
-def config_changes(before: StreamConfig, after: StreamConfig) -> list[str]:
+def config_changes(before: Config, after: Config) -> list[str]:
     """The fields that differ, each as ``max_age: 1h, was unset``."""
     old, new = (_fields(config) for config in (before, after))
     return [
@@ -154,6 +226,15 @@ def _place(pair: SequencePair) -> str:
     return f"up to {pair.stream_seq:,} of the stream ({deliveries}){active}"
 
 
+def _add_copies(table: Table, info: StreamInfo) -> None:
+    """Which servers have it, and what it copies."""
+    if info.cluster:
+        _add_cluster(table, info.cluster)
+    for role, copies in (("mirror of", [info.mirror] if info.mirror else []), ("source", info.sources or [])):
+        for each in copies:
+            _add(table, role, f"{each.name}, {each.lag:,} to go")
+
+
 def _add_cluster(table: Table, cluster: dict[str, Any]) -> None:
     if cluster.get("leader"):
         _add(table, "leader", str(cluster["leader"]))
@@ -162,24 +243,41 @@ def _add_cluster(table: Table, cluster: dict[str, Any]) -> None:
         _add(table, "replica", f"{each.get('name')}, {'offline' if each.get('offline') else state}")
 
 
-def _add_config(table: Table, config: StreamConfig | ConsumerConfig) -> None:
+def _add_config(table: Table, config: Config) -> None:
     table.add_row()
     for name, value in _fields(config).items():
         if value != NO_LIMIT:
             _add(table, name, value)
 
 
-def _fields(config: StreamConfig | ConsumerConfig) -> dict[str, str]:
+def _fields(config: Config) -> dict[str, str]:
     """The fields that are set, in the words of ``jsproto``, with values for people. Flags that are off are left out."""
     found: dict[str, str] = {}
-    for name in config.to_json():
-        value = getattr(config, name, config.extra.get(name))
+    if isinstance(config, BucketConfig):
+        fields = _bucket_fields(config)
+    else:
+        fields = {name: getattr(config, name, config.extra.get(name)) for name in config.to_json()}
+    for name, value in fields.items():
         if name not in ("name", "metadata") and value not in (None, False, [], {}, ""):
             found[name] = _value(name, value)
     for key, value in (config.metadata or {}).items():
         if not key.startswith("_nats."):  # the server's own
             found[f"metadata {key}"] = value
     return found
+
+
+def _bucket_fields(config: BucketConfig) -> dict[str, Any]:
+    """What a bucket is like, in the words of the options."""
+    sources = [config.mirror] if config.mirror else config.sources
+    copied = [source["name"].removeprefix(STREAM_PREFIX) for source in sources]
+    return {
+        "description": config.description, "history": config.history, "ttl": config.ttl,
+        "marker_ttl": config.marker_ttl, "max_value_size": config.max_value_size,
+        "max_bucket_size": config.max_bytes, "storage": config.storage, "replicas": config.replicas,
+        "compress": config.compression, "direct": config.direct, "atomic": config.atomic,
+        "mirror" if config.mirror else "source": copied, "placement": config.stream.placement,
+        "republish": config.stream.republish,
+    }  # fmt: skip
 
 
 def _value(name: str, value: Any) -> str:

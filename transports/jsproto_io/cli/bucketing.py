@@ -1,0 +1,137 @@
+"""The configuration of a bucket as options of a command.
+
+Rules: an option has the name that ``nats kv`` gives it. ``--max-bytes`` is ``--max-bucket-size``.
+
+Not here: what a bucket is like (``jsproto.grammar.bucket_config``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jsproto_io.cli import values
+from jsproto_io.cli.common import adding
+from jsproto_io.cli.configuring import Flag, Metadata, Number, Text
+from jsproto_io.cli.records import BadUsage
+
+if TYPE_CHECKING:
+    from jsproto.grammar.config import StreamSource
+
+
+def _options(
+    description: Annotated[Text, typer.Option(help="What it is for.", metavar="TEXT")] = None,
+    history: Annotated[Number, typer.Option(help="Revisions that a key keeps, 1 to 64.", metavar="N")] = None,
+    ttl: Annotated[
+        Text, typer.Option(help="How long a value lives, such as 7d; 0s: for ever.", metavar="DURATION")
+    ] = None,
+    marker_ttl: Annotated[
+        Text, typer.Option(help="Keys that expire leave a marker for so long, 1s or more.", metavar="DURATION")
+    ] = None,
+    replicas: Annotated[Number, typer.Option(min=1, help="How many servers have it.", metavar="N")] = None,
+    max_value_size: Annotated[Text, typer.Option(help="Such as 64K; -1: no limit.", metavar="SIZE")] = None,
+    max_bucket_size: Annotated[
+        Text, typer.Option("--max-bucket-size", "--max-bytes", help="Such as 10GB; -1: no limit.", metavar="SIZE")
+    ] = None,
+    compress: Annotated[Flag, typer.Option(help="Compressed files.")] = None,
+    direct: Annotated[Flag, typer.Option(help="Reads without the leader. On in a new bucket.")] = None,
+    atomic: Annotated[Flag, typer.Option(help="Changes of several keys at once. On in a new bucket.")] = None,
+    cluster: Annotated[Text, typer.Option(help="The cluster that has it.", metavar="NAME")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option(help="Only servers with this tag. May be given again.", metavar="TAG")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="It has the keys of this bucket, too. May be given again.", metavar="BUCKET"),
+    ] = None,
+    republish_source: Annotated[Text, typer.Option(help="What is published again.", metavar="SUBJECT")] = None,
+    republish_destination: Annotated[Text, typer.Option(help="Where to.", metavar="SUBJECT")] = None,
+    republish_headers: Annotated[
+        bool, typer.Option("--republish-headers", help="Published again without values.")
+    ] = False,
+    metadata: Metadata = None,
+) -> None:
+    """The parameters, of which typer reads names, types, defaults and help."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketConfiguration:
+    """The options of ``with_bucket``, as the command line has them. None: not given."""
+
+    description: str | None
+    history: int | None
+    ttl: str | None
+    marker_ttl: str | None
+    replicas: int | None
+    max_value_size: str | None
+    max_bucket_size: str | None
+    compress: bool | None
+    direct: bool | None
+    atomic: bool | None
+    cluster: str | None
+    tags: list[str] | None
+    source: list[str] | None
+    republish_source: str | None
+    republish_destination: str | None
+    republish_headers: bool
+    metadata: list[str] | None
+
+    def options(self) -> dict[str, Any]:
+        """The ``BucketOptions`` that are given. An option without a limit is None.
+
+        Raises:
+            BadUsage: a value cannot be one.
+        """
+        plain = {
+            "description": self.description, "history": self.history, "replicas": self.replicas,
+            "compression": self.compress, "direct": self.direct, "atomic": self.atomic,
+            "sources": self.source or None,
+        }  # fmt: skip
+        found: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
+        for name, text in (("ttl", self.ttl), ("marker_ttl", self.marker_ttl)):
+            if text is not None:
+                found[name] = values.duration(text, f"--{name.replace('_', '-')}")
+        for name, option, text in (
+            ("max_value_size", "--max-value-size", self.max_value_size),
+            ("max_bytes", "--max-bucket-size", self.max_bucket_size),
+        ):
+            if text is not None:
+                limit = values.size(text, option)
+                found[name] = None if limit == -1 else limit
+        if self.cluster is not None or self.tags:
+            where = {"cluster": self.cluster, "tags": self.tags or None}
+            found["placement"] = {name: value for name, value in where.items() if value is not None}
+        if self.metadata:
+            found["metadata"] = values.metadata(self.metadata)
+        return found | self._republish()
+
+    def _republish(self) -> dict[str, Any]:
+        if self.republish_destination is None:
+            if self.republish_source is not None or self.republish_headers:
+                raise BadUsage("--republish-source and --republish-headers need --republish-destination")
+            return {}
+        headers = {"headers_only": True} if self.republish_headers else {}
+        return {
+            "republish": {"src": self.republish_source or ">", "dest": self.republish_destination, **headers},
+        }
+
+
+def mirrored(mirror: str | None, domain: str | None) -> dict[str, Any]:
+    """The option of a bucket that copies ``mirror``, which may be in another domain. Empty: it copies none.
+
+    Raises:
+        BadUsage: there is a domain alone.
+    """
+    if mirror is None:
+        if domain is not None:
+            raise BadUsage("--mirror-domain needs --mirror")
+        return {}
+    origin: StreamSource = {"name": mirror}
+    if domain is not None:
+        origin["external"] = {"api": f"$JS.{domain}.API"}
+    return {"mirror": origin}
+
+
+with_bucket = adding(_options, BucketConfiguration, "configuration")
