@@ -22,7 +22,7 @@ def row(option: Option) -> str:
     """The row of one option."""
     names = f"`{option.name}`, `{option.name}{CONTENT}`" if option.file else f"`{option.name}`"
     shown = f" {option.shown} " if option.shown else " "
-    others = f". Not with {' or '.join(f'`{name}`' for name in option.excludes)}" if option.excludes else ""
+    others = f". Not with {', '.join(f'`{name}`' for name in option.excludes)}" if option.excludes else ""
     return f"| {names} |{shown}| {option.text}{others} |"
 
 

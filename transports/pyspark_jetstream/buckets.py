@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from jsproto.errors import SnapshotError
+from jsproto.grammar.bucket_keys import STREAM_PREFIX, operation_of
 from jsproto.grammar.columns import StoredColumns
-from jsproto.grammar.headers import Headers
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
@@ -42,9 +42,6 @@ COLUMNS: Final = {
 }
 SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name != ORIGIN)
 PUT: Final = "PUT"
-_OPERATION: Final = "KV-Operation"
-_REASON: Final = "Nats-Marker-Reason"  # the server's own marker, of what it removed
-_REASONS: Final = {"Remove": "DEL", "Purge": "PURGE", "MaxAge": "PURGE"}
 
 
 class BucketBuilder(BatchBuilder):
@@ -66,24 +63,17 @@ class BucketBuilder(BatchBuilder):
 
     def _column(self, name: str, kind: pa.DataType, pieces: Sequence[Any]) -> pa.Array:
         if name == "bucket":
-            return pa.repeat(pa.scalar(self._stream.removeprefix("KV_"), kind), self.rows)
+            return pa.repeat(pa.scalar(self._stream.removeprefix(STREAM_PREFIX), kind), self.rows)
         return super()._column(name, kind, pieces)
 
 
 def operations_of(part: StoredColumns) -> list[str]:
     """What each message did to its key: PUT, DEL or PURGE."""
-    marked = [b"\r\nKV-Operation:" in block or b"\r\nNats-Marker-Reason:" in block for block in part.raw_headers]
-    if not any(marked):
-        return [PUT] * len(marked)
-    found = iter(part.where(marked).headers())
-    return [_operation(next(found)) if each else PUT for each in marked]
+    return [operation_of(block) if _is_marked(block) else PUT for block in part.raw_headers]
 
 
-def _operation(headers: Headers | None) -> str:
-    if headers is None:
-        return PUT
-    reason = headers.get(_REASON)
-    return _REASONS.get(reason, PUT) if reason is not None else headers.get(_OPERATION) or PUT
+def _is_marked(block: bytes) -> bool:
+    return b"\r\nKV-Operation:" in block or b"\r\nNats-Marker-Reason:" in block
 
 
 @dataclass

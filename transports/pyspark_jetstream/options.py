@@ -11,7 +11,6 @@ Not here: how texts become values (``option_fields``), and what takes a server, 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -19,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from jsproto.client.publish.publish_options import DEFAULT_FLOW
+from jsproto.grammar.bucket_keys import check_bucket, stream_of
 from jsproto.grammar.fast import MAX_FLOW
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import parse_timestamp
@@ -49,7 +49,6 @@ class ReadMode(StrEnum):
     SOURCING = "sourcing"
 
 
-_BUCKET: Final = re.compile(r"[-_A-Za-z0-9]+")
 # What an option may be, for errors.
 _A_SUBJECT: Final = "a subject"
 _SEQUENCES: Final = 'earliest, latest, or JSON of the sequence for each stream, such as {"EVENTS": 123}'
@@ -82,12 +81,6 @@ def _subject(text: str) -> str:
 
 def _filter(text: str) -> str:
     check_subject(text, wildcards=True)
-    return text
-
-
-def _bucket(text: str) -> str:
-    if not _BUCKET.fullmatch(text):
-        raise ValueError
     return text
 
 
@@ -206,7 +199,7 @@ class ConnectionOptions:
 
 
 def _stream_of_bucket(options: ReadOptions) -> tuple[str, ...] | None:
-    return None if options.kv_bucket is None else (f"KV_{options.kv_bucket}",)
+    return None if options.kv_bucket is None else (stream_of(options.kv_bucket),)
 
 
 def _subject_of_keys(options: ReadOptions) -> str | None:
@@ -282,8 +275,7 @@ class ReadOptions:
 
     connection: ConnectionOptions
     kv_bucket: str | None = option(
-        "kvBucket", "a key-value bucket instead of a stream", parse=_bucket,
-        form="one bucket, whose name has letters, digits, - and _ alone",
+        "kvBucket", "a key-value bucket instead of a stream", parse=check_bucket,
         excludes={"stream": "", "subject": ": kvKeys chooses keys"},
     )  # fmt: skip
     kv_keys: str | None = option(
@@ -372,13 +364,28 @@ def _check_job(options: WriteOptions, field: attrs.Attribute[Any], version: int 
         raise OptionError("options txnAppId and txnVersion need delivery fastDedup or atomic")
 
 
+_OF_STREAMS: Final = (
+    "stream", "delivery", "subject", "markerSubject", "msgIdPrefix", "txnAppId", "txnVersion", "flow",
+    "maxOutstandingAcks",
+)  # fmt: skip
+"""Options of a write that a bucket has no use for."""
+
+
+def _stream_that_is_bucket(options: WriteOptions) -> str | None:
+    return None if options.kv_bucket is None else stream_of(options.kv_bucket)
+
+
 @attrs.frozen(kw_only=True)
 class WriteOptions:
     """Where to write, and with which promise."""
 
     connection: ConnectionOptions
+    kv_bucket: str | None = option(
+        "kvBucket", "a key-value bucket instead of a stream, see below", parse=check_bucket,
+        excludes=dict.fromkeys(_OF_STREAMS, ": a bucket takes keys and values, each on its own"),
+    )  # fmt: skip
     stream: str = option(
-        "stream", 'one stream, or `save("S")`', parse=_one_name, aliases=(PATH,),
+        "stream", 'one stream, or `save("S")`', parse=_one_name, aliases=(PATH,), otherwise=_stream_that_is_bucket,
         required='such as .option("stream", "EVENTS")',
     )  # fmt: skip
     delivery: Delivery = option(

@@ -65,7 +65,7 @@ def chunks_of(
     """
     before = 0
     taken = _Taken(target)
-    for chunk in _together(batches):
+    for chunk in together(batches):
         try:
             rows = _rows(chunk, names, subject, taken, attempt)
         except _Refused as refused:
@@ -74,7 +74,7 @@ def chunks_of(
         before += chunk.num_rows
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The same rows, several batches at once."""
     found: list[pa.RecordBatch] = []
     for batch in batches:

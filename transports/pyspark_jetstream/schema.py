@@ -56,11 +56,15 @@ _WRITE: Final = {
     "trace": ("string",),
     ORIGIN: (ORIGIN_TYPE,),
 }
+_WRITE_KEYS: Final = {"key": ("string",), "value": ("binary", "string")}
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the stream takes: subjects (wildcards), and bytes in a message (as the server has it, with headers)."""
+    """What the stream takes: subjects (wildcards), and bytes in a message (as the server has it, with headers).
+
+    The one subject of a bucket is what stands before a key.
+    """
 
     stream: str
     subjects: tuple[str, ...]
@@ -102,20 +106,22 @@ def written_names(names: Sequence[str]) -> list[str]:
     case, but where several differ in nothing else, which Spark lets pass only where case counts, it does.
     """
     several = Counter(map(str.lower, names))
-    return [name.lower() if name.lower() in _WRITE and several[name.lower()] == 1 else name for name in names]
+    known = _WRITE.keys() | _WRITE_KEYS.keys()
+    return [name.lower() if name.lower() in known and several[name.lower()] == 1 else name for name in names]
 
 
 def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
     """The columns that are written. OptionError for one that cannot be, or for one that is missing."""
     names = []
+    known: Mapping[str, tuple[str, ...]] = _WRITE if options.kv_bucket is None else _WRITE_KEYS
     for name, column in zip(written_names(schema.names), schema.fields, strict=True):
-        wanted = _WRITE.get(name)
+        wanted = known.get(name)
         fits = wanted is not None and _plain(column.dataType.simpleString()) in map(_plain, wanted)
         if wanted is None or (name == ORIGIN and not fits):
             if options.ignore_extra_columns:
                 continue
             raise OptionError(
-                f"column {column.name!r} cannot be written (there are {', '.join(_WRITE)}): "
+                f"column {column.name!r} cannot be written (there are {', '.join(known)}): "
                 "drop it, or set ignoreExtraColumns"
             )
         if not fits:
@@ -123,6 +129,14 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
                 f"column {column.name} must be {' or '.join(wanted)}, not {column.dataType.simpleString()}"
             )
         names.append(name)
+    if options.kv_bucket is None:
+        _check_names(names, options)
+    for name in _WRITE_KEYS.keys() - names if options.kv_bucket is not None else ():
+        raise OptionError(f"column {name} is missing: a bucket takes rows of key and value")
+    return names
+
+
+def _check_names(names: Sequence[str], options: WriteOptions) -> None:
     if "data" not in names:
         raise OptionError("column data is missing, which is what is stored")
     if "subject" not in names and options.subject is None:
@@ -134,7 +148,6 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
             raise OptionError(f"column {name} needs delivery atomic")
     if "incr" in names and options.delivery == Delivery.ATOMIC:
         raise OptionError("column incr needs delivery fast or fastDedup: a stream that counts takes no markers")
-    return names
 
 
 def _plain(ddl: str) -> str:

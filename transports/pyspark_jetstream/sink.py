@@ -9,7 +9,7 @@ Rules:
   batch write has it from its options, if it is to be known when it comes again.
 * The commit of ``atomic`` stores that all of a micro-batch is stored.
 
-Not here: storing rows (``delivery``).
+Not here: storing rows (``delivery``), or keys (``keys``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.errors import UnsupportedByServerError
+from jsproto.errors import BucketError, UnsupportedByServerError
 from jsproto.grammar.publish_headers import check_releases
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
@@ -61,8 +61,9 @@ class _Writes:
         self.options = options
         self.names = check_write_schema(schema, options)
         self.columns = written_names(schema.names)
+        checked = checked_target if options.kv_bucket is None else checked_bucket
         with ReconnectingClient(options.connection) as client:
-            self.target = client.request(lambda js: checked_target(js, options, self.names))
+            self.target = client.request(lambda js: checked(js, options, self.names))
             try:
                 check_releases(self.names, client.server_info)
             except UnsupportedByServerError as error:
@@ -83,6 +84,11 @@ class _Writes:
         with in_task(self.options.connection, rows, reader_thread=self.options.delivery == Delivery.ATOMIC) as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             named = (batch.rename_columns(self.columns) for batch in iterator)
+            if self.options.kv_bucket is not None:
+                from pyspark_jetstream.keys import store_keys
+
+                stored = store_keys(nc, js, named, target, task.partition)
+                return Written(task.partition, stored.rows, stored.sent, query)
             chunks = chunks_of(named, self.names, self.options.subject, target, task.partition, attempt)
             is_named = ORIGIN in self.names and attempt is not None
             stored = store(nc, js, chunks, task, self.options, is_named=is_named)
@@ -144,6 +150,16 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Store that a micro-batch is stored as a whole."""
         self.mark_whole(messages, batchId, in_turn=True)
+
+
+def checked_bucket(js: JetStream, options: WriteOptions, _: Sequence[str]) -> Target:
+    """What the bucket takes. Its subject is what stands before a key. OptionError with one line when there is none."""
+    try:
+        bucket = js.bucket(str(options.kv_bucket))._core
+    except BucketError as error:
+        raise OptionError(str(error)) from None
+    most = bucket.config.max_value_size
+    return Target(options.stream, (bucket.space.target("_").removesuffix("_"),), UNLIMITED if most is None else most)
 
 
 _ALLOWED_BY: Final = {
