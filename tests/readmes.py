@@ -16,8 +16,10 @@ PAGES: Final = (
     "transports/jsproto_io/REFERENCE.md", "transports/jsproto_io/WORKERS.md",
 )  # fmt: skip
 """Pages beside a README, which belong to it."""
-TOURS: Final = ("jsproto/TOUR.md",)
-"""Pages that explain code. They promise nothing: what they tell is promised on the pages above."""
+TOUR: Final = "jsproto/TOUR.md"
+START: Final = "transports/jsproto_io/START.md"
+TOURS: Final = (TOUR, START)
+"""Pages that explain. They promise nothing: what they tell is promised on the pages above."""
 READMES: Final = {
     **{folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS},
     **{page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES},

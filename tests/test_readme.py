@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -26,7 +27,7 @@ from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests import servers
 from tests.marks import promise, requirement
-from tests.readmes import PAGES, READMES, ROOT, SHOWN, TOURS, program_with, programs
+from tests.readmes import PAGES, READMES, ROOT, SHOWN, START, TOUR, TOURS, program_with, programs
 from tests.sentences import sections
 
 CORE: Final = "jsproto"
@@ -299,6 +300,16 @@ def test_keys_and_values(fresh: NatsServer) -> None:
     ]
 
 
+def test_five_minutes(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(program_with(START, "def work("))
+    on_both = program_with(START, "def test_each_order").replace("jetstream_server", "jetstream")
+    (tmp_path / "test_shop.py").write_text(on_both)
+    command = [sys.executable, "-m", "pytest", "-q", "-rs"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "4 passed" in done.stdout
+
+
 def test_a_server_for_tests() -> None:
     assert run(program_with(DRIVERS, "NatsServer()")) == "[b'before', True]\n"
 
@@ -324,16 +335,14 @@ def test_half_an_hour_of_a_blocking_program() -> None:
 
 
 def test_the_tour_prints_what_it_shows() -> None:
-    (tour,) = TOURS
-    printed = iter(run("".join(programs(tour))).splitlines())
-    shown = [line for block in re.findall(r"```text\n(.*?)```", SHOWN[tour], re.DOTALL) for line in block.splitlines()]
+    printed = iter(run("".join(programs(TOUR))).splitlines())
+    shown = [line for block in re.findall(r"```text\n(.*?)```", SHOWN[TOUR], re.DOTALL) for line in block.splitlines()]
     assert len(shown) > 20
     assert [line for line in shown if not any(found.startswith(line) for found in printed)] == []
 
 
 def test_the_tour_is_short() -> None:
-    (tour,) = TOURS
-    assert len(SHOWN[tour].splitlines()) <= 300
+    assert len(SHOWN[TOUR].splitlines()) <= 300
 
 
 @promise("Here a batch survives the loss of every hundredth message")
