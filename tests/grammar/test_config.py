@@ -395,7 +395,8 @@ def test_every_recorded_info() -> None:
             assert info.to_json() == json.loads(frame.raw[5:])
             levels[info.version_tuple] = info.api_level
     assert levels == {
-        (2, 11, 11): None, (2, 12, 0): 2, (2, 12, 1): 2, (2, 12, 8): 3, (2, 14, 0): 4, (2, 14, 6): 4, (2, 15, 1): 5,
+        (2, 11, 11): None, (2, 12, 0): 2, (2, 12, 1): 2, (2, 12, 8): 3, (2, 14, 0): 4, (2, 14, 4): 4, (2, 14, 6): 4,
+        (2, 15, 1): 5,
     }  # fmt: skip
 
 
