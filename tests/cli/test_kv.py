@@ -285,7 +285,7 @@ def test_changes_are_printed_as_they_come(place: Place, bucket: Bucket, option: 
     assert line.endswith(b"a.tea deleted\n")
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    assert b"interrupted; " in process.stderr.read()
+    assert b"interrupted" in process.stderr.read()  # and how many, unless it was stopped on the way to count
     process.stderr.close()
     process.stdout.close()
 
