@@ -174,7 +174,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(5_000))
+@settings(max_examples=examples(1_000))
 @given(STEPS)
 def test_what_is_said_is_what_a_look_at_each_says(steps: list[tuple[str, str, bool, dict[str, Any]]]) -> None:
     sides, now = (Side(PullRequests), Side(Looking)), 0.0

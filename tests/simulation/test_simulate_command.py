@@ -12,6 +12,7 @@ import pytest
 
 from jsproto.testing import Fault, NetworkConditions
 from jsproto_io.testing.simulate import made, main, seeds_of
+from tests.effort import examples
 from tests.marks import promise
 from tests.readmes import program_with
 from tests.simulation.test_determinism import ROOT
@@ -115,7 +116,8 @@ def test_the_program_of_the_readme_finds_the_bug_and_its_control_passes(tmp_path
     assert "again: simulate(main, seed=" in printed
     right = program.replace(f"{ack}\n{write}", f"{write}\n{ack}")
     assert right != program
-    assert "1 passed" in pytest_run(tmp_path, right)
+    seeds = f"--simulation-seeds 0:{examples(500)}"
+    assert "1 passed" in pytest_run(tmp_path, right, PYTEST_ADDOPTS=seeds)
 
 
 @pytest.mark.slow
