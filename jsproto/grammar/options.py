@@ -8,7 +8,7 @@ Rules:
 * ``checked`` makes the value: all options, by name. A wrong name, type or range is LocalProtocolError, at the call.
 * A verb that hands options on to one with more keywords hands on ``named`` ones.
 * The default passes without a check. So None is allowed where it is the default.
-* ``explained`` puts the lines into the docstring of the verb, for ``help()``.
+* ``explained`` puts the lines into the docstring of the verb, for ``help()``. Lines without an ``Option`` will do.
 
 Not here: the options of ``connect()`` (``client.connection.connect_options``), the fields of configurations
 (``config``, ``consumer``), the keywords of a publish (``publish_headers``).
@@ -83,9 +83,9 @@ def _unknown(name: str, names: Collection[str]) -> WrongTypeError:
 
 @cache
 def _declared(kind: type[Mapping[str, object]]) -> tuple[dict[str, Option], dict[str, Any]]:
-    """The options of a TypedDict, and their defaults. It has no fields of other kinds."""
+    """The options of a TypedDict, and their defaults. Fields of other kinds are checked elsewhere."""
     hints = get_type_hints(kind, include_extras=True)
-    options = {name: hint.__metadata__[0] for name, hint in hints.items()}
+    options = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
     return options, {name: option.default for name, option in options.items()}
 
 
@@ -121,7 +121,7 @@ def _attributes(kind: type[Mapping[str, object]]) -> list[str]:
     _, defaults = _declared(kind)
     begins = [number for number, line in enumerate(shown) if line[:4].isspace() and not line[4].isspace()]
     for first, end in zip(begins, [*begins[1:], len(shown)], strict=True):
-        default = defaults[shown[first].strip().partition(":")[0]]
+        default = defaults.get(shown[first].strip().partition(":")[0])
         if default not in (None, False, ()):
             text = f"Default: {default!r}."
             if len(shown[end - 1]) + 1 + len(text) > _WIDTH:

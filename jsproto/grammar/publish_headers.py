@@ -82,19 +82,23 @@ class PublishOptions(TypedDict, total=False):
         expected_stream: the name of the stream that must store it.
         expected_last_seq: the stream's last sequence, or else it is refused.
         expected_last_subject_seq: the last sequence of its subject, or else it is refused. 0: there is none.
-        expected_last_subject_seq_subject: the subject whose last sequence that is. Wildcards are allowed.
+        expected_last_subject_seq_subject: another subject whose last sequence that is. Wildcards are allowed.
         expected_last_msg_id: the message id of the stream's last message, or else it is refused.
         ttl: how long the message lives, in seconds or as a timedelta, rounded up to whole seconds, or ``"never"``.
-        rollup: what it replaces: ``"sub"``, all messages of its subject before it, or ``"all"``, those of the stream.
-        at: the message is a schedule (ADR-51): the stream publishes it to ``target`` at this moment.
-        every: it is a schedule that is due again and again, after so many seconds, or a timedelta, of 1 s or more.
+            The stream needs ``allow_msg_ttl``.
+        rollup: what it replaces: ``"sub"``, all messages of its subject before it, or ``"all"``, those of the
+            stream. The stream needs ``allow_rollup_hdrs``.
+        at: it is a schedule (ADR-51): the stream publishes it to ``target`` at this moment, a datetime with a time
+            zone or nanoseconds since 1970. The stream needs ``allow_msg_schedules``.
+        every: it is a schedule that is due again after so many seconds, or a timedelta, of 1 s or more.
         cron: it is a schedule of six fields, seconds first, or ``@hourly``, ``@daily``, ``@weekly`` and so on.
-        target: of a schedule, the subject to which the stream publishes. It is of the same stream.
+        target: of a schedule, the subject to which the stream publishes. It is another one of the same stream.
         source: of a schedule, the subject whose last message the stream publishes, if it has one.
-        time_zone: of ``cron``, such as ``Europe/Berlin``. UTC without it.
+        time_zone: of ``cron``, such as ``Europe/Berlin``. None: UTC.
         schedule_ttl: of a schedule, the ``ttl`` of what the stream publishes.
         schedule_rollup: of a schedule, the rollup of what the stream publishes: ``"sub"``.
-        incr: what it adds to the counter of its subject (ADR-49).
+        incr: what it adds to the counter of its subject (ADR-49). The stream needs ``allow_msg_counter``, and the
+            acknowledgement has the new ``value``.
         trace: the subject at which servers report what becomes of the message (ADR-41).
     """
 

@@ -39,33 +39,16 @@ class HasBuckets:
     _core: CoreJetStream
     _connection: Connection
 
+    @explained(BucketOptions, KeyOptions)
     async def create_bucket(
         self, name: str, *, timeout: Timeout | None = None, **options: Unpack[NewBucketOptions]
     ) -> Bucket:
         """Create a bucket of keys and values (ADR-8), or find it with the same configuration.
 
-        The keywords are its options. One that is None has its default.
+        An option that is None has its default.
 
         Args:
             name: letters, digits, ``_`` and ``-``.
-            description: a text for people.
-            history: revisions that a key keeps, 1 to 64. Default: 1.
-            ttl: how long a revision lives, in seconds or as a timedelta. Default: for ever.
-            marker_ttl: where a key expires, the server leaves a marker that lives so long, 1 s or more. Default: it
-                leaves none.
-            max_bytes: of all revisions together, with names and headers. Default: no limit.
-            max_value_size: bytes of a value, with its headers. Default: no limit.
-            storage: "file" (the default) or "memory".
-            replicas: servers that have it. Default: 1.
-            compression: whether the server compresses its files.
-            placement: where the replicas are.
-            republish: revisions are published again to other subjects.
-            metadata: names and values for applications.
-            direct: any replica answers reads, the default. False: its leader alone.
-            atomic: several keys can be changed in one atomic batch (2.12), the default.
-            mirror: the bucket that this one copies: its name, or a StreamSource.
-            sources: buckets whose keys this one has too.
-            codec: as in ``bucket()``, and so is ``validate_keys``.
             timeout: of each verb of the bucket, too, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
@@ -78,6 +61,7 @@ class HasBuckets:
         )
         return Bucket(core, self._connection, limit)
 
+    @explained(KeyOptions)
     async def bucket(self, name: str, *, timeout: Timeout | None = None, **options: Unpack[KeyOptions]) -> Bucket:
         """Bind to a bucket that exists.
 
@@ -93,10 +77,11 @@ class HasBuckets:
         core = await self._connection._ask(lambda now: self._core.bucket(name, now=now, timeout=limit, **asked), limit)
         return Bucket(core, self._connection, limit)
 
+    @explained(BucketOptions)
     async def update_bucket(
         self, name: str, *, timeout: Timeout | None = None, **options: Unpack[BucketOptions]
     ) -> BucketStatus:
-        """Change those options of a bucket that are given. The keywords are those of ``create_bucket``.
+        """Change those options of a bucket that are given.
 
         The configuration is fetched first. What has no option here stays as it is. Of two such changes at the same time
         the last one wins.

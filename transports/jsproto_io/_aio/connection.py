@@ -46,6 +46,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.options import checked, explained, named, of_count
+from jsproto.grammar.publish_headers import PublishOptions
 from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
@@ -511,6 +512,7 @@ class JetStream(
             raise LocalProtocolError(f"to is the JetStream of the target, such as other.jetstream(), not {to!r:.100}")
         return StreamCopy(self, to or self, (stream, consumer, target), config, delivery, marker, prefix, limit)
 
+    @explained(PublishOptions, PublishKeywords)
     async def publish(
         self,
         subject: str,
@@ -530,29 +532,6 @@ class JetStream(
             subject: where to publish, without wildcards.
             payload: the bytes of the message.
             headers: a mapping of names to a value, or to several.
-            msg_id: the ``Nats-Msg-Id``. The stream stores it once within its duplicate window.
-            expected_stream: the name of the stream that must store it.
-            expected_last_seq: the stream's last sequence, or else it is refused.
-            expected_last_subject_seq: the last sequence of ``subject``, or else it is refused. 0: there is none.
-            expected_last_subject_seq_subject: another subject whose last sequence that is. Wildcards are allowed.
-            expected_last_msg_id: the message id of the stream's last message, or else it is refused.
-            ttl: how long the message lives, in seconds or as a timedelta, rounded up to whole seconds, or ``"never"``.
-                The stream needs ``allow_msg_ttl``.
-            rollup: what it replaces: ``"sub"``, all messages of ``subject`` before it, or ``"all"``, those of the
-                stream. The stream needs ``allow_rollup_hdrs``.
-            at: it is a schedule (ADR-51): the stream publishes it to ``target`` at this moment, a datetime with a time
-                zone or nanoseconds since 1970. The stream needs ``allow_msg_schedules``.
-            delay: as ``at``, so many seconds from now, or a timedelta, by the clock of this machine.
-            every: it is a schedule that is due again after so many seconds, or a timedelta, of 1 s or more.
-            cron: it is a schedule of six fields, seconds first, or ``@hourly``, ``@daily``, ``@weekly`` and so on.
-            target: of a schedule, the subject to which the stream publishes. It is another one of the same stream.
-            source: of a schedule, the subject whose last message the stream publishes, if it has one.
-            time_zone: of ``cron``, such as ``Europe/Berlin``. None: UTC.
-            schedule_ttl: of a schedule, the ``ttl`` of what the stream publishes.
-            schedule_rollup: of a schedule, the rollup of what the stream publishes: ``"sub"``.
-            incr: what it adds to the counter ``subject`` (ADR-49). The stream needs ``allow_msg_counter``, and the
-                acknowledgement has the new ``value``.
-            trace: the subject at which servers report what becomes of the message (ADR-41).
             timeout: seconds, or a timedelta, for all attempts. None: that of ``jetstream()``.
             retry_attempts: how often it is sent again, -1 for until the timeout. None: that of ``jetstream()``.
             retry_wait: the pause before that, in seconds or as a timedelta. None: that of ``jetstream()``.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class Reads(Asks):
     """The verbs of ``JetStream`` that read."""
 
+    @explained(ReadOptions)
     async def get_msg(
         self,
         stream: str,
@@ -51,11 +52,6 @@ class Reads(Asks):
         Args:
             stream: the stream's name.
             seq: the sequence of the message.
-            subject: the last message of this subject. Wildcards are allowed.
-            next: the first message at or after ``seq`` or ``start_time`` (without both: of the stream), and of
-                ``subject`` if given.
-            start_time: the first message stored at this time or later: nanoseconds since the epoch, or a datetime with
-                a time zone. It needs nats-server 2.11.
             level: "direct" or "leader". None: "direct", or "leader" where the stream allows no Direct Get.
             timeout: of each of these questions, in seconds or as a timedelta. None: that of ``jetstream()``.
 
@@ -81,6 +77,7 @@ class Reads(Asks):
         """
         return await self._asked(self._core.get_last_msg, stream, subject, level=level, timeout=timeout)
 
+    @explained(ReadOptions)
     async def get_data(
         self,
         stream: str,

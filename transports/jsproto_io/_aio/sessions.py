@@ -106,6 +106,7 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             limit,
         )  # fmt: skip
 
+    @explained(ReadOptions)
     async def get_msg(
         self,
         stream: str,

@@ -106,6 +106,7 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             limit,
         )  # fmt: skip
 
+    @explained(ReadOptions)
     def get_msg(
         self,
         stream: str,

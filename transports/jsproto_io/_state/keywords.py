@@ -26,8 +26,10 @@ class ReadOptions(TypedDict, total=False):
 
     Attributes:
         subject: the last message of this subject. Wildcards are allowed.
-        next: the first message at or after ``seq`` or ``start_time``, and of ``subject`` if given.
-        start_time: the first message stored at this time or later.
+        next: the first message at or after ``seq`` or ``start_time`` (without both: of the stream), and of
+            ``subject`` if given.
+        start_time: the first message stored at this time or later: nanoseconds since the epoch, or a datetime with
+            a time zone. It needs nats-server 2.11.
     """
 
     subject: str | None
