@@ -28,7 +28,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
-from types import TracebackType
 from typing import NoReturn, TypeVar, Unpack
 
 try:
@@ -119,9 +118,7 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
             raise
         return self._connection
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await self._leave()
 
     async def _leave(self) -> None:

@@ -6,7 +6,6 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from types import TracebackType
 from typing import Self
 
 
@@ -16,9 +15,7 @@ class Managed:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await self._leave_block(error)
 
     @abstractmethod

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
@@ -134,9 +133,7 @@ class Working:
             acker.facade._call_with_room(partial(acker.start_working, self._message))
         return self._message
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         acker = self._acker
         if acker is not None:
             acker.facade._release(lambda now: acker.stop_working(self._message))

@@ -17,7 +17,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from jsproto.server.server import Server
@@ -76,9 +75,7 @@ class MemoryServer(Host):
         self._drain()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._listener is not None:
             self._listener.close()
             self._listener = None

@@ -20,7 +20,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import time_ns
-from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypedDict, TypeVar, Unpack, get_args
 
 from jsproto.errors import LocalProtocolError
@@ -347,7 +346,5 @@ class BlockingHost(Host, ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.close()

@@ -18,7 +18,6 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 import trio
@@ -81,9 +80,7 @@ class MemoryServer(Host):
         self._nursery.start_soon(self._tick, name="jsproto server's deadline")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         for link in list(self._links.values()):
             link.send()  # what can be sent at once still is
             self._drop(link)

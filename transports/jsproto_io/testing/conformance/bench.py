@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from jsproto.client.connection.session import Session
@@ -91,9 +90,7 @@ class Bench:
         self.server.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.server.close()
 
     def connect(self, **options: Any) -> Generator[Any, Any, Client]:
