@@ -3,7 +3,8 @@
 Rules:
 
 * ``**options: Unpack[Kind]`` is shown as the options of ``Kind`` and of its bases, one keyword each. The line
-  ``options: ...`` of the docstring becomes what ``Kind`` says of each of them.
+  ``options: ...`` of the docstring becomes what ``Kind`` says of each of them. Without that line they end ``Args``.
+* The docstrings of ``jsproto.api_errors`` are made when it is imported, and are taken from there.
 * A title such as ``Raises, with nothing sent:`` opens the section of its first word. Entries below a title of another
   kind, such as ``The ticket fails with:``, are bullets.
 
@@ -17,6 +18,8 @@ from textwrap import dedent, indent
 from typing import Any, Final
 
 import griffe
+
+from jsproto import api_errors
 
 _SECTIONS: Final = ("Args", "Attributes", "Raises", "Returns", "Yields")
 _TITLE: Final = re.compile(rf"^( *)({'|'.join(_SECTIONS)})\b[^\n:]+:\n(?=\1 +\S)", re.MULTILINE)
@@ -35,6 +38,8 @@ class Names(griffe.Extension):
         for one in _objects(pkg):
             if isinstance(one, griffe.Function):
                 _expand(one, collection)
+            if isinstance(one, griffe.Class) and one.module.path == api_errors.__name__:
+                one.docstring = griffe.Docstring(getattr(api_errors, one.name).__doc__, parent=one)
             if one.docstring is not None:
                 one.docstring.value = _prepared(one.docstring.value)
 
@@ -80,9 +85,15 @@ def _said(kind: griffe.Class) -> str:
 
 
 def _with(said: str, name: str, text: str) -> str:
-    """``text`` with ``said`` in the place of what it says of the argument ``name``."""
+    """``text`` with ``said`` in the place of what it says of the argument ``name``, or at the end of its ``Args``."""
     entry = re.compile(rf"^( +){name}: .*\n?(?:\1 +.*\n?)*", re.MULTILINE)
-    return entry.sub(lambda found: f"{indent(said, found[1])}\n" if said else "", text)
+    replaced, count = entry.subn(lambda found: f"{indent(said, found[1])}\n" if said else "", text)
+    if count or not said:
+        return replaced
+    lines = indent(said, 4 * " ")
+    begin, args, rest = f"{text}\n".partition("\nArgs:\n")
+    entries, end, after = rest.partition("\n\n")
+    return f"{begin}{args}{entries.rstrip()}\n{lines}{end}{after}" if args else f"{text}\n\nArgs:\n{lines}"
 
 
 def _plain(annotation: Any) -> Any:
