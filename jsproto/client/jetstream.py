@@ -6,6 +6,7 @@ Rules:
 * A "no" of the server is an APIError in the ticket.
 * Where no API answers, the ticket fails with JetStreamNotAvailableError. Where no stream takes a subject, it fails with
   NoStreamResponseError.
+* "The drivers' verb" is that of the same name in ``jsproto_io``: its docstring has the arguments and all errors.
 
 Not here: streams (``manage.streams``), the verbs that read (``read.reads``), consumers (``consume.consumers``),
 subscriptions (``consume.subscribe``), the verbs of one bucket (``bucket.bucket``).
@@ -79,16 +80,7 @@ class JetStream(Reads, Subscriptions):
     ) -> Ticket[PubAck]:
         """Publish and wait for the acknowledgement that it is stored.
 
-        A message that no stream takes has reached nobody, so it is sent again.
-
-        * ``timeout``: seconds, or a timedelta, for all attempts together. ``options``: see ``PublishOptions``.
-        * ``retry_attempts``, ``retry_wait``: how often, -1 for no limit, and after how many seconds, or a timedelta.
-          None: those of the JetStream.
-
-        The ticket fails with:
-            APIError: the server refused the message, for example with StreamWrongLastSequenceError.
-            NoStreamResponseError: no stream takes the subject.
-            TimeoutError: no acknowledgement came in time.
+        Arguments, and what the ticket fails with: as the drivers' verb. ``options``: see ``PublishOptions``.
 
         Raises, with nothing sent:
             LocalProtocolError: the subject, a header, a keyword or the size is not allowed, or a header is of an atomic

@@ -75,18 +75,9 @@ class Consumers(Streams):
     ) -> Ticket[ConsumerInfo]:
         """Create a consumer, or find it there with the same configuration.
 
-        Without a name the server chooses one, and deletes the consumer when it is not used. ``action``: "create" fails
-        if the consumer is there with another configuration, "update" if there is none. None creates or changes it.
-        ``pedantic``: the server refuses values that it would replace. ``required_api_level``: a server of a lower one
-        refuses the request. ``timeout``: seconds, None for the default of the context.
-
-        Raises, with nothing sent:
-            LocalProtocolError: ``check_sourcing`` or ``config.check_words`` finds a fault.
-            UnsupportedByServerError: the server is too old for a field or its value, for ``pedantic`` or for
-                ``required_api_level``.
-
-        The ticket fails with:
-            APIError: the server refused.
+        Arguments and errors: as the drivers' verb. ``action``: "create" fails if the consumer is there with another
+        configuration, "update" if there is none. None creates or changes it. LocalProtocolError (by ``check_sourcing``
+        or ``config.check_words``) and UnsupportedByServerError are raised.
         """
         of_consumer_config("config", config)
         check_sourcing(config)
@@ -188,15 +179,8 @@ class Consumers(Streams):
         """Pause deliveries until a moment, or for a timedelta from now on.
 
         A timedelta counts from the time of the server, which is asked for it first: clocks need not agree.
-        ``timeout``: seconds for each of the two steps.
-
-        Raises, with nothing sent:
-            LocalProtocolError: ``until`` is no moment, or a timedelta that is not positive.
-            UnsupportedByServerError: the server is older than 2.11.
-
-        The ticket fails with:
-            ConsumerNotFoundError, StreamNotFoundError: there is no such consumer, or no such stream.
-            RemoteProtocolError: a timedelta was given, and the server does not say what time it is.
+        ``timeout``: seconds for each of the two steps. Errors: as the drivers' verb, and in the ticket
+        RemoteProtocolError: a timedelta was given, and the server does not say what time it is.
         """
         end, is_ahead = end_of(until)
         if not is_ahead:
@@ -231,15 +215,8 @@ class Consumers(Streams):
         a reset (FACTS.md F0.11, F4.7). So the consumer is looked up first. ``timeout``: seconds for each of the
         two steps.
 
-        The ticket fails with:
-            ConsumerNotFoundError, StreamNotFoundError: there is no such consumer, or no such stream.
-            UnsupportedByServerError: the server that has the consumer is older than 2.14.
-            ConsumerInvalidResetError: its deliver policy does not allow ``seq``.
-            TimeoutError: no answer came, for example because the consumer was deleted after it was looked up.
-
-        Raises, with nothing sent:
-            LocalProtocolError: ``seq`` is no sequence from 1 on.
-            UnsupportedByServerError: the server of this session is older than 2.14, and its own API is asked.
+        Errors: as the drivers' verb. Raised are LocalProtocolError, and UnsupportedByServerError where the server of
+        this session is too old and its own API is asked. Of another server that comes with the ticket.
         """
         if seq is not None and (type(seq) is not int or not 0 < seq <= MAX_UINT64):
             raise LocalProtocolError(f"a consumer is reset to a sequence from 1 on, or to None, not to {seq!r:.100}")

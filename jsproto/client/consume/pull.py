@@ -189,20 +189,13 @@ class PullConsumer(Drainable, Generic[D]):
     ) -> Fetch:
         """Ask for up to ``batch`` messages. It is done when they are there or time is over: ``take`` its messages.
 
-        ``expires``: seconds that the server waits for messages.
+        ``expires``: seconds that the server waits for messages. If nothing has come, the ticket fails as the drivers'
+        verb does.
 
         Raises:
             LocalProtocolError: a value is out of range, or the stream of messages is on.
             OutboundBufferLimitError: the outbox has no room. Nothing is changed.
             Error: why this consumer ended, if it has.
-
-        If nothing has come, the ticket fails with:
-            StatusError: the server refused (``errors.ConflictError``, ``errors.BadPullError`` and their like).
-            NoRespondersError: nobody answers, because there is no consumer or it has no leader.
-            ConsumerNotFoundError, StreamNotFoundError: nobody answers, and the check found no consumer.
-            ConsumerSilentError: no heartbeat came in time.
-            TimeoutError: there was no answer at all.
-            Error: why the link ended, or why this consumer did.
         """
         return self._begin(Fetch.waiting(batch, expires, now, options), now)
 

@@ -61,17 +61,9 @@ class Streams(Api):
     ) -> Ticket[StreamInfo]:
         """Create the stream, or find it there with the same configuration.
 
-        ``pedantic``: the server refuses values that it would replace. ``required_api_level``: a server of a lower one
-        refuses the request.
-
-        Raises:
-            LocalProtocolError: ``config.check`` or ``config.check_words`` finds a fault.
-            UnsupportedByServerError: the server is too old for a feature: it would refuse the field, or drop it
-                silently.
-
-        The ticket fails with:
-            APIError: the server refused.
-            UnsupportedByServerError: it refused ``server_managed`` in the consumer of a source or mirror.
+        Arguments and errors: as the drivers' verb. LocalProtocolError (by ``config.check`` or ``config.check_words``)
+        is raised. So is UnsupportedByServerError: the server is too old for a feature: it would refuse the field, or
+        drop it silently. It comes with the ticket if ``server_managed`` of a source's or mirror's consumer is refused.
         """
         of_stream_config("config", config).check_words()
         return self._configure(self.api.stream_create(config.name), config, now, timeout, pedantic, required_api_level)
@@ -188,17 +180,8 @@ class Streams(Api):
     ) -> Ticket[int]:
         """Delete messages of a stream: all of them, or less. The ticket takes how many.
 
-        * ``subject`` (wildcards allowed): only messages of it.
-        * ``keep``: all but the last so many.
-        * ``seq``: only messages before this sequence.
-
-        Raises:
-            LocalProtocolError: both ``keep`` and ``seq`` are given, or one of them is no such number.
-            BadSubjectError: ``subject`` cannot be one.
-
-        The ticket fails with:
-            StreamNotFoundError: there is no such stream.
-            APIError: the server refused, for example because of ``deny_purge``.
+        Arguments and errors: as the drivers' verb. Raised is LocalProtocolError: both ``keep`` and ``seq`` are given,
+        one of them is no such number, or ``subject`` cannot be one (BadSubjectError).
         """
         body: dict[str, Any] = {}
         if keep is not None and seq is not None:
@@ -219,13 +202,7 @@ class Streams(Api):
     def delete_msg(self, stream: str, seq: int, *, now: float, timeout: float | None = None) -> Ticket[bool]:
         """Delete the message ``seq`` of a stream. Its bytes may stay on the server's disk until they are compacted.
 
-        Raises:
-            LocalProtocolError: ``seq`` is no sequence from 1 on.
-
-        The ticket fails with:
-            MessageNotFoundError: there is no such message.
-            StreamNotFoundError: there is no such stream.
-            APIError: the server refused, for example because of ``deny_delete``.
+        Errors: as the drivers' verb. Raised is LocalProtocolError: ``seq`` is no sequence from 1 on.
         """
         return self._delete_msg(stream, seq, {"no_erase": True}, now, timeout)
 

@@ -189,15 +189,8 @@ class ConsistentSession:
     ) -> Ticket[StoredMsg]:
         """One message, chosen as in ``JetStream.get_msg``, of the stream at this session's token or later.
 
-        ``level``: that of the session when None. ``timeout``: seconds, those of the session when None.
-
-        The ticket fails with:
-            MessageNotFoundError: the leader has no such message.
-            StaleReadError: no server showed the stream at the token in time.
-            StreamRolledBackError, StreamRecreatedError: the token's sequences stand for other messages now. ``forget``.
-            TimeoutError, NoRespondersError, JetStreamNotAvailableError: no server answered.
-            MirrorAnswerError: only mirrors answered.
-            StatusError, APIError: the server refused the request.
+        ``level``: that of the session when None. ``timeout``: seconds, those of the session when None. The ticket fails
+        as the drivers' verb does, or with MirrorAnswerError: only mirrors answered.
 
         Raises, with nothing sent:
             LocalProtocolError: the choice is none or contradicts itself, or level ``mirror`` has no mirror.

@@ -62,25 +62,10 @@ class Reads:
         level: ReadLevel | None = None,
         timeout: float | None = None,
     ) -> Ticket[StoredMsg]:
-        """Read one message.
+        """Read one message: that of ``seq``, the last one of ``subject``, the ``next`` one, or that of a time (2.11).
 
-        * ``seq``: the one with this sequence.
-        * ``subject`` (wildcards allowed): the last one of it.
-        * ``next``: the first one at or after ``seq`` or ``start_time``, else of all. With a ``subject``: the first of
-          that.
-        * ``start_time`` alone: the first one stored at that time or later (2.11).
-        * ``level``: which server answers, see ``ReadLevel``. None is "direct", and then "leader" where nobody answers
-          that: the stream allows no Direct Get. ``timeout``: of each question, in seconds.
-
-        The ticket fails with:
-            MessageNotFoundError: there is none.
-            NoRespondersError: with "direct", the stream does not exist or allows no Direct Get.
-            JetStreamNotAvailableError: no leader answers.
-            StatusError, APIError: the server refused the request.
-            TimeoutError: no answer came in time.
-
-        Raises:
-            LocalProtocolError: the arguments choose no message, or contradict each other.
+        Arguments and errors: as the drivers' ``get_msg``. LocalProtocolError is raised: the arguments choose no
+        message, or contradict each other. All others come with the ticket.
         """
         body = selection(seq, subject, next, start_time)
         if level is None:
@@ -225,15 +210,7 @@ class Reads:
     ) -> Ticket[dict[str, int]]:
         """The subjects of a stream that match ``filter``, sorted, and how many messages each has.
 
-        A list of more than 100,000 comes in pages, and is read anew if it changes meanwhile. ``timeout``: seconds for
-        each page.
-
-        Raises:
-            BadSubjectError: ``filter`` cannot be a subject.
-
-        The ticket fails with:
-            StreamNotFoundError: there is no such stream.
-            SnapshotError: the list changes faster than it can be read.
+        As the drivers' verb. BadSubjectError, for a ``filter`` that is none, is raised. ``timeout``: of each page.
         """
         check_name(stream)
         check_subject(filter, wildcards=True)
