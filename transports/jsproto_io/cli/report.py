@@ -25,7 +25,6 @@ from jsproto_io.cli.ingesting import Ingest, Meter
 from jsproto_io.cli.mirroring import Mirrored
 
 Samples = Sequence[tuple[float, int]]
-PLOT_HEIGHT = 8
 
 
 def per_second(count: int, seconds: float) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from inspect import iscoroutine
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from jsproto_io._state.dialling import AddressInfo
 from jsproto_io._threads.poller import Link, Poller
 from jsproto_io.testing.pipes.threads import PipePoller
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
-from jsproto_io.testing.simulation.engine import TURN, Host, refuse
+from jsproto_io.testing.simulation.engine import TURN, Engine, Host, refuse
 
 if TYPE_CHECKING:
     from jsproto_io._threads.leadership import Leadership
@@ -42,23 +42,11 @@ class _Over(BaseException):
     """The simulation has ended. No ``except Exception`` of the program catches it."""
 
 
-class SimulatedThread:
-    """The one thread of a blocking program: its time, and the dialer of its connections.
-
-    Attributes: see ``Engine``.
-    """
-
-    guard = nullcontext()
+class SimulatedThread(Engine):
+    """The one thread of a blocking program: its time, and the dialer of its connections."""
 
     def __init__(self, world: World, entropy: Callable[[int], bytes], *, until: float, most_turns: int) -> None:
-        """``until``: seconds, and ``most_turns``: how many turns, after which it ends with StuckError."""
-        self.world = world
-        self.entropy = entropy
-        self.turns = 0
-        self.at_turn: Callable[[int], None] = lambda turn: None
-        self._until = until
-        self._most_turns = most_turns
-        self._failure: Exception | None = None
+        super().__init__(world, entropy, until=until, most_turns=most_turns)
         self._connections: list[ref[Connection]] = []  # those with a reader thread, in the order of their beginning
         self._pollers: list[ref[WorldPoller]] = []
 

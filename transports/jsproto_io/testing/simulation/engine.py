@@ -8,11 +8,12 @@ Not here: what a simulation is (``run``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.testing.world import World
@@ -75,7 +76,7 @@ class Host:
 current_host: Final[ContextVar[Host | None]] = ContextVar("jsproto_host", default=None)
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """One way to run a program. It is the dialer of its connections, too: see ``jsproto_io.dialer``.
 
     Attributes:
@@ -86,12 +87,19 @@ class Engine(Protocol):
         entropy: gives as many bytes as it is asked for.
     """
 
-    world: World
-    turns: int
-    at_turn: Callable[[int], object]
-    guard: AbstractContextManager[Any]
-    entropy: Callable[[int], bytes]
+    guard: AbstractContextManager[Any] = nullcontext()
 
+    def __init__(self, world: World, entropy: Callable[[int], bytes], *, until: float, most_turns: int) -> None:
+        """``until``: seconds, and ``most_turns``: how many turns, after which it ends with StuckError."""
+        self.world = world
+        self.entropy = entropy
+        self.turns = 0
+        self.at_turn: Callable[[int], object] = lambda turn: None
+        self._until = until
+        self._most_turns = most_turns
+        self._failure: Exception | None = None  # why it ends before its time
+
+    @abstractmethod
     def run(self, main: Program, at_end: Callable[[], None], grace: float) -> Any:
         """Run ``main``, and return what it returns. ``at_end`` is called then, and all that is left is cancelled.
 
@@ -102,14 +110,18 @@ class Engine(Protocol):
             StuckError: there is no end.
         """
 
+    @abstractmethod
     def sleep(self, seconds: float) -> Any:
         """Let ``seconds`` pass. What is returned is to be awaited. None: they have passed."""
 
+    @abstractmethod
     def touched(self) -> None:
         """Something was put into the world, which may be due earlier now."""
 
+    @abstractmethod
     def start_host(self, host: Host, run: Program) -> object:
         """Start a program that belongs to ``host``, with all that it starts."""
 
+    @abstractmethod
     def kill(self, host: Host) -> None:
         """End a host at once, as far as it can be done."""

@@ -24,13 +24,12 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from contextvars import Context, copy_context
 from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from jsproto.testing.world import Link, StuckError, World
-from jsproto_io.testing.simulation.engine import TURN, Host, Program, awaited, current_host, refuse
+from jsproto_io.testing.simulation.engine import TURN, Engine, Host, Program, awaited, current_host, refuse
 from jsproto_io.testing.simulation.sandbox import collect_from
 
 T = TypeVar("T")
@@ -90,28 +89,17 @@ def _make_task(
     return task
 
 
-class SimulatedLoop(asyncio.BaseEventLoop):
-    """The loop of one simulation, an ``Engine``.
-
-    Attributes: see ``Engine``.
-    """
+class SimulatedLoop(asyncio.BaseEventLoop, Engine):
+    """The loop of one simulation."""
 
     _ready: deque[asyncio.Handle]  # of BaseEventLoop, as are the next two
     _scheduled: list[asyncio.TimerHandle]
     _thread_id: int | None
 
-    guard = nullcontext()
-
     def __init__(self, world: World, entropy: Callable[[int], bytes], *, until: float, most_turns: int) -> None:
-        """``until``: seconds, and ``most_turns``: how many turns, after which it ends with StuckError."""
-        super().__init__()
+        asyncio.BaseEventLoop.__init__(self)
+        Engine.__init__(self, world, entropy, until=until, most_turns=most_turns)
         _Task.numbers = count()
-        self.world = world
-        self.entropy = entropy
-        self.turns = 0
-        self.at_turn: Callable[[int], None] = lambda turn: None
-        self._until = until
-        self._most_turns = most_turns
         self._due: float = -1.0  # when the world is due; earlier than now: ask it
         self._has_dead = False
         self._buried: list[asyncio.Task[Any]] = []  # those of killed hosts, which never run again

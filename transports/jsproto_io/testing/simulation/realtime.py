@@ -33,23 +33,15 @@ from jsproto_io._threads.poller import Poller
 from jsproto_io.testing.pipes.end import ClientEnd
 from jsproto_io.testing.pipes.threads import PipePoller
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
-from jsproto_io.testing.simulation.engine import Host, current_host
+from jsproto_io.testing.simulation.engine import Engine, Host, current_host
 
 
-class RealTime:
-    """The threads of a program: their time, and the dialer of their connections.
-
-    Attributes: see ``Engine``.
-    """
+class RealTime(Engine):
+    """The threads of a program: their time, and the dialer of their connections."""
 
     def __init__(self, world: World, entropy: Callable[[int], bytes], *, until: float, most_turns: int) -> None:
         """``until``: seconds after which the server is gone. ``most_turns`` is no bound here."""
-        self.world = world
-        self.entropy = entropy
-        self.turns = 0
-        self.at_turn: Callable[[int], None] = lambda turn: None
-        self._until = until
-        self._failure: Exception | None = None
+        super().__init__(world, entropy, until=until, most_turns=most_turns)
         self._began = monotonic()
         self.guard = threading.RLock()  # the garbage collector may end a link while it is held
         self._alarm = threading.Lock()  # the thread acquires it to sleep, and it is released to wake it up

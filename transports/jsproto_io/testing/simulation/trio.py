@@ -18,7 +18,7 @@ Not here: entropy, garbage collection, calls below the loop (``sandbox``), fault
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import copy_context
 from math import inf
 from typing import Any, Final, NoReturn
@@ -31,29 +31,17 @@ from jsproto.testing.world import StuckError, World
 from jsproto_io._aio.trio_link import Link
 from jsproto_io.testing.pipes.trio import PipeLink
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
-from jsproto_io.testing.simulation.engine import TURN, Host, Program, awaited, current_host, refuse
+from jsproto_io.testing.simulation.engine import TURN, Engine, Host, Program, awaited, current_host, refuse
 
 _SEED_SIZE: Final = 16  # bytes
 
 
-class SimulatedRun(trio.abc.Clock, trio.abc.Instrument):
-    """One run of trio: its clock, its instrument, and the dialer of its connections.
-
-    Attributes: see ``Engine``.
-    """
-
-    guard = nullcontext()
+class SimulatedRun(Engine, trio.abc.Clock, trio.abc.Instrument):
+    """One run of trio: its clock, its instrument, and the dialer of its connections."""
 
     def __init__(self, world: World, entropy: Callable[[int], bytes], *, until: float, most_turns: int) -> None:
-        """``until``: seconds, and ``most_turns``: how many turns, after which it ends with StuckError."""
-        self.world = world
-        self.entropy = entropy
-        self.turns = 0
-        self.at_turn: Callable[[int], None] = lambda turn: None
-        self._until = until
-        self._most_turns = most_turns
+        super().__init__(world, entropy, until=until, most_turns=most_turns)
         self._grace = 0.0  # seconds
-        self._failure: Exception | None = None  # why all is cancelled
         self._ends = 0  # how often it was
         self._idle_at = -1  # the last turn in which there was nothing to wait for
         self._scope = trio.CancelScope()  # of all hosts
