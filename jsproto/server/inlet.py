@@ -9,13 +9,16 @@ Not here: which subjects a stream has and who else listens (``server``), the Jet
 
 from __future__ import annotations
 
+from functools import partial
+
 from jsproto.errors import APIError
 from jsproto.grammar.batch import BATCH_ID
 from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume.consumer import Consumer
-from jsproto.server.publish.checks import check
+from jsproto.server.publish.checks import Checked, check
 from jsproto.server.publish.fast import FastBatches
+from jsproto.server.publish.proposals import Proposals
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.publish.republish import Republisher
 from jsproto.server.publish.schedules import Schedules
@@ -33,15 +36,17 @@ _FAST_SINCE = (2, 14, 0)
 class StreamInlet(Conversation):
     """Stores what is published to one stream, and answers.
 
-    Attributes: ``stream``, ``atomic`` and ``fast`` (its open batches), ``consumers`` (those of the stream, by name).
+    Attributes: ``stream``, ``proposals`` (what it has accepted and not stored), ``atomic`` and ``fast`` (its open
+    batches), ``consumers`` (those of the stream, by name).
     """
 
-    __slots__ = ("_answers", "_schedules", "atomic", "consumers", "fast", "stream")
+    __slots__ = ("_answers", "_schedules", "atomic", "consumers", "fast", "proposals", "stream")
 
     def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
         """No batch is open. ``outbox`` takes the answers."""
         self.stream = stream
-        self.atomic = AtomicBatches(stream, context, outbox)
+        self.proposals = Proposals(stream)
+        self.atomic = AtomicBatches(stream, context, outbox, self.proposals)
         self.fast = FastBatches(stream, context, outbox)
         self.consumers: dict[str, Consumer] = {}
         self._schedules = Schedules(stream)
@@ -52,6 +57,7 @@ class StreamInlet(Conversation):
 
     def receive(self, message: Msg, now: float) -> None:
         """Take a message on one of the stream's subjects. ``now``: seconds."""
+        self.proposals.handle_timeout(now)
         self.stream.expire(now)
         subject = self.stream.renamed(message.subject)
         if subject != message.subject:
@@ -59,6 +65,7 @@ class StreamInlet(Conversation):
         publication = Publication(message.subject, message.header, message.payload)
         is_fast = message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST
         if is_fast and self.stream.context.release >= _FAST_SINCE:
+            self.proposals.settle(now)
             self.fast.receive(message, now)
         elif publication.value(BATCH_ID) and self.stream.context.release >= _ATOMIC_SINCE:
             self.atomic.receive(message, now)
@@ -66,7 +73,8 @@ class StreamInlet(Conversation):
             self._store(message.reply, publication, now)
 
     def handle_timeout(self, now: float) -> None:
-        """Forget silent batches and old messages, and publish what is scheduled."""
+        """Store what was accepted, forget silent batches and old messages, and publish what is scheduled."""
+        self.proposals.handle_timeout(now)
         self.atomic.handle_timeout(now)
         self.fast.handle_timeout(now)
         self.stream.expire(now)
@@ -74,7 +82,7 @@ class StreamInlet(Conversation):
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
-        timed = (self.atomic, self.fast, self.stream, self._schedules)
+        timed = (self.proposals, self.atomic, self.fast, self.stream, self._schedules)
         return earliest([each.deadline() for each in timed])
 
     def update(self, config: StreamConfig) -> None:
@@ -92,6 +100,7 @@ class StreamInlet(Conversation):
 
     def lead(self, now: float) -> None:
         """Become the stream's leader. Atomic batches are lost, fast ones go on after what is stored."""
+        self.proposals.forget()
         self.atomic.forget()
         self.fast.lead(now)
         for consumer in self.consumers.values():
@@ -99,6 +108,7 @@ class StreamInlet(Conversation):
 
     def close(self, now: float) -> None:
         """End its batches and consumers, because the stream is deleted."""
+        self.proposals.forget()
         self.atomic.forget()
         self.fast.forget()
         for consumer in self.consumers.values():
@@ -107,11 +117,22 @@ class StreamInlet(Conversation):
 
     def _store(self, reply: bytes | None, publication: Publication, now: float) -> None:
         try:
-            checked = check(self.stream, publication, now)
+            if self.proposals.delay:
+                staged = self.proposals.stage()
+                checked = staged.check_alone(publication, now)
+                if checked.original is None:
+                    stored = partial(self._acknowledge, reply, checked)
+                    self.proposals.propose(staged, [checked.message], stored, now)
+                    return
+            else:
+                checked = check(self.stream, publication, now)
             original = checked.original
             seq = self.stream.append(checked.message, now) if original is None else original
         except APIError as error:
             self._answers.refuse(reply, error)
             return
+        self._acknowledge(reply, checked, seq)
+
+    def _acknowledge(self, reply: bytes | None, checked: Checked, seq: int) -> None:
         if self._answers.acknowledges:
-            self._answers.pub_ack(reply, seq, duplicate=original is not None, value=checked.value)
+            self._answers.pub_ack(reply, seq, duplicate=checked.original is not None, value=checked.value)

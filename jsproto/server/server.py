@@ -145,6 +145,8 @@ class Server:
         account_limits: AccountLimits | None = None,
         lenient: bool = False,
         zones: Callable[[str], Zone | None] | None = None,
+        apply_delay: float = 0.0,
+        wrong_guards: Callable[[int], int | None] | None = None,
     ) -> None:
         """A server without streams.
 
@@ -161,6 +163,7 @@ class Server:
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
             account_limits=account_limits or AccountLimits(), lenient=lenient, max_payload=max_payload, zones=zones,
+            apply_delay=apply_delay, wrong_guards=wrong_guards,
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()
@@ -304,7 +307,8 @@ class Server:
         """Take the leader from a stream, which then stores nothing, and whose consumers deliver nothing."""
         self.leaderless.add(name)
         self.removals.add(">")
-        if name in self.api.replica_sets:
+        if name in self.api.streams:
+            self.api.streams[name].proposals.forget()
             self.api.replica_sets[name].sources.stop(self._now)
 
     def elect_leader(self, name: str, now: float) -> None:
@@ -333,9 +337,9 @@ class Server:
         """End, and come again at ``now`` with what was on the disk and another server id (FACTS.md F6.12).
 
         The links, open batches, streams and consumers in memory, and what was on its way inside are gone. File streams
-        stay, with the ids of their messages and their consumers. ``unsynced_since``: after a crash, streams with
-        ``persist_mode="async"`` have lost what they stored from that moment on, in seconds. Other messages get its
-        sequences.
+        stay, with their consumers and the ids of the messages that are still there. ``unsynced_since``: after a crash,
+        streams with ``persist_mode="async"`` have lost what they stored from that moment on, in seconds. Other messages
+        get its sequences.
         """
         for session in list(self.sessions):
             session.receive_eof()
@@ -351,6 +355,7 @@ class Server:
                 continue
             if unsynced_since is not None and inlet.stream.config.persist_mode == "async":
                 inlet.stream.truncate(unsynced_since, now)
+            inlet.stream.rebuild_ids()
             for consumer in list(inlet.consumers.values()):
                 if consumer.config.mem_storage:
                     self.api.consumers.delete(name, consumer.name, now)

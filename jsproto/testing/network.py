@@ -93,6 +93,24 @@ class SplitMix64:
         return self.fraction() < probability
 
 
+class WrongGuards:
+    """The ``wrong_guards`` of a server role that checks guards as releases before 2.14.4 do: wrongly now and then.
+
+    Each earlier guard of the batch is taken for the one at hand with the same probability (FACTS.md F1.35).
+    """
+
+    __slots__ = ("_probability", "_random")
+
+    def __init__(self, seed: int, probability: float = 1 / 128) -> None:
+        """The same ``seed`` and the same batches give the same mistakes. ``probability``: 1/128 is that of releases."""
+        self._random = SplitMix64(seed)
+        self._probability = probability
+
+    def __call__(self, count: int) -> int | None:
+        """Which of the ``count`` guards before is taken for the next. None: none is."""
+        return next((index for index in range(count) if self._random.happens(self._probability)), None)
+
+
 class Pipe:
     """One direction of a link: bytes go in with ``send`` and come out with ``arrived``.
 

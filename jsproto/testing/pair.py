@@ -165,6 +165,22 @@ class Pair:
             self.world.break_link(self._link, reason)
             self.exchange()
 
+    def lose_answer(self, name: str) -> int:
+        """Step until the stream ``name`` has stored something. Then the link is lost, and with it the answer.
+
+        Returns the last sequence of the stream. No effect on what the client does next: it reconnects as always.
+
+        Raises:
+            KeyError: there is no such stream.
+            StuckError: nothing is stored after ``MAX_STEPS`` steps, or there is no link.
+        """
+        link = self._link
+        if link is None:
+            raise StuckError("there is no link that could be lost")
+        self.world.lose_answer(link, name)
+        self.run(lambda: link.error is not None)
+        return self.server.stream(name).last_seq
+
     # -- inside: each returns whether anything happened ----------------------------------------------------------------
 
     def _dial(self) -> bool:

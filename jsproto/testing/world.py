@@ -26,6 +26,7 @@ from jsproto.errors import Error
 from jsproto.server.replication.replicas import Lag
 from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
+from jsproto.server.store.stream import Stored, Stream
 from jsproto.testing.faults import IN_CLUSTER, Fault
 from jsproto.testing.network import Network, NetworkConditions, Pipe
 
@@ -110,6 +111,21 @@ class Link:
         """Take what arrived since the last call, in order. None among it: the server closed its end."""
         inbox, self._inbox = self._inbox, []
         return inbox
+
+
+class _Loss:
+    """Breaks ``pipe`` after what it has carried, when ``stream`` stores something."""
+
+    def __init__(self, stream: Stream, pipe: Pipe) -> None:
+        self._stream = stream
+        self._pipe = pipe
+
+    def stored(self, message: Stored, now: float) -> None:
+        self._pipe.breaks_after = self._pipe.sent
+        self._stream.followers.remove(self)
+
+    def removed(self, message: Stored, now: float) -> None:
+        """Nothing happens."""
 
 
 class World:
@@ -274,6 +290,17 @@ class World:
         if link.on_receive is not None:
             link.on_receive()
 
+    def lose_answer(self, link: Link, name: str) -> None:
+        """Break the link when the stream ``name`` next stores something, before its answer leaves the server.
+
+        What was written on the link before still arrives.
+
+        Raises:
+            KeyError: there is no such stream.
+        """
+        stream = self.server.stream(name)
+        stream.followers.append(_Loss(stream, link.down))
+
     def leave(self, host: str) -> None:
         """The host ends: it leaves all its links at once."""
         for link in self.links:
@@ -420,10 +447,10 @@ class World:
             case "pause":
                 self._paused = bool(lasting)
             case "lag":
-                lags = {fault.stream: fault.amount for fault in lasting}
+                lags = {"": self.server.context.apply_delay} | {fault.stream: fault.amount for fault in lasting}
                 for name, replica_set in self.server.api.replica_sets.items():
                     for replica in replica_set.replicas:
-                        replica.lag = Lag(seconds=lags.get(name, lags.get("", 0.0)))
+                        replica.lag = Lag(seconds=lags.get(name, lags[""]))
             case _:  # inside the cluster
                 changed: Any = {kind: lasting[-1].amount if lasting else getattr(self._calm, kind)}
                 cluster = self.network.cluster

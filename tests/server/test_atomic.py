@@ -212,7 +212,7 @@ def test_a_stream_that_does_not_acknowledge() -> None:
 
 def test_messages_that_are_no_members_are_not_looked_at() -> None:
     inlet = Inlet()
-    batches = AtomicBatches(inlet.stream, inlet.context, inlet.outbox)
+    batches = AtomicBatches(inlet.stream, inlet.context, inlet.outbox, inlet.inlet.proposals)
     batches.receive(Msg(b"s.a", b"", b"r", None, b""), 1.0)
     assert inlet.answers() == []
 
@@ -291,3 +291,70 @@ def test_a_batch_is_stored_whole_or_not_at_all(messages: list[tuple[str, int, st
         assert answers == [{"seq": len(stored), "batch": batch, "count": len(staged)}]
     assert inlet.payloads == [b"%d" % number for number in stored]
     assert len(inlet.inlet.atomic) == inlet.context.atomic_open == len(model)
+
+
+# -- releases that check guards wrongly --------------------------------------------------------------------------------
+
+ELSEWHERE = "Nats-Expected-Last-Subject-Sequence-Subject"
+
+
+def guarded(inlet: Inlet, *expected: tuple[str, int], own: int | None = None) -> Any:
+    """The answer to a batch whose members expect these last sequences of other subjects."""
+    for sequence, (subject, last) in enumerate(expected, 1):
+        fields = member(sequence) | {"Nats-Expected-Last-Subject-Sequence": str(last), ELSEWHERE: subject}
+        assert inlet.publish(f"s.new{sequence}", headers=fields) == STAGED
+    fields = {} if own is None else {"Nats-Expected-Last-Subject-Sequence": str(own)}
+    (answer,) = inlet.publish("s.last", headers=member(len(expected) + 1, "1") | fields)
+    return answer
+
+
+def confused(release: Release = (2, 12, 8)) -> tuple[Inlet, list[int]]:
+    """A server that takes the first guard of a batch for each later one, and how many there were before each."""
+    asked: list[int] = []
+
+    def wrong_guards(count: int) -> int:
+        asked.append(count)
+        return 0
+
+    context = ServerContext(b"token", release=release, wrong_guards=wrong_guards)
+    inlet = Inlet(context=context, allow_batched=False)
+    for subject in ("s.a", "s.b"):
+        inlet.publish(subject)
+    return inlet, asked
+
+
+@pytest.mark.parametrize("release", [(2, 12, 8), (2, 14, 0), (2, 14, 3)])
+def test_an_old_release_refuses_and_stores_what_it_should_not(release: Release) -> None:
+    inlet, asked = confused(release)
+    assert guarded(inlet, ("s.a", 1), ("s.b", 2)) == 10071  # right
+    assert guarded(inlet, ("s.x", 0), ("s.b", 0)) == {"seq": 5, "batch": "b1", "count": 3}  # wrong
+    assert asked == [1, 1]
+
+
+@pytest.mark.parametrize("release", [(2, 14, 4), (2, 15, 1)])
+def test_a_newer_release_is_never_wrong(release: Release) -> None:
+    inlet, asked = confused(release)
+    assert guarded(inlet, ("s.x", 0), ("s.b", 0)) == 10071
+    assert guarded(inlet, ("s.a", 1), ("s.b", 2)) == {"seq": 5, "batch": "b1", "count": 3}
+    assert asked == []
+
+
+def test_one_guard_and_own_checks_are_right_in_every_release() -> None:
+    inlet, asked = confused()
+    assert guarded(inlet, ("s.a", 1), own=0) == {"seq": 4, "batch": "b1", "count": 2}
+    assert guarded(inlet, ("s.a", 1), own=0) == 10071
+    assert guarded(inlet, ("s.a", 2)) == 10071
+    assert asked == []
+    plain = Inlet(release=(2, 12, 8), allow_batched=False)
+    plain.publish("s.a")
+    assert guarded(plain, ("s.x", 0), ("s.a", 0)) == 10071  # no fault was asked for
+
+
+def test_a_guard_is_mistaken_for_the_one_that_is_chosen() -> None:
+    chosen = iter([None, 1, 0])
+    context = ServerContext(b"token", release=(2, 12, 8), wrong_guards=lambda count: next(chosen))
+    inlet = Inlet(context=context, allow_batched=False)
+    for subject in ("s.a", "s.b", "s.c"):
+        inlet.publish(subject)
+    guards = ("s.a", 1), ("s.b", 2), ("s.x", 2), ("s.y", 1)
+    assert guarded(inlet, *guards) == {"seq": 8, "batch": "b1", "count": 5}

@@ -111,3 +111,29 @@ def test_a_consumer_without_a_leader_subscribes_to_nothing() -> None:
     assert not server.is_subscribed(next_message)
     server.elect_leader("S", 1.0)
     assert server.is_subscribed(next_message)
+
+
+@pytest.mark.parametrize("unsynced_since", [None, 5.0])
+def test_the_id_of_a_message_that_was_overwritten_is_forgotten(unsynced_since: float | None) -> None:
+    """Seen on a real server, after SIGTERM and after SIGKILL."""
+    server = made(max_msgs_per_subject=1)
+    store(server, b"1", b"2")
+    assert (server.stream("S").duplicate_of(b"1", 1.0), server.stream("S").last_msg_id) == (1, b"2")
+    server.restart(1.0, unsynced_since=unsynced_since)
+    assert (server.stream("S").duplicate_of(b"1", 1.0), server.stream("S").duplicate_of(b"2", 1.0)) == (None, 2)
+    assert server.stream("S").last_msg_id == b"2"
+    store(server, b"1", now=1.0)
+    assert payloads(server) == [b"1"]
+    assert server.stream("S").last_seq == 3
+
+
+def test_a_last_message_that_was_deleted_has_no_id_after_a_restart() -> None:
+    server = made()
+    store(server, b"1", b"2")
+    server.stream("S").remove(2)
+    assert server.stream("S").last_msg_id == b"2"
+    server.restart(1.0)
+    assert server.stream("S").last_msg_id == b""
+    assert (server.stream("S").duplicate_of(b"1", 1.0), server.stream("S").duplicate_of(b"2", 1.0)) == (1, None)
+    window = server.stream("S").config.duplicate_window or 0
+    assert server.stream("S").duplicate_of(b"1", window + 0.1) is None

@@ -180,6 +180,7 @@ def test_it_answers_as_if_it_had_not_ended(before: list[tuple[Any, ...]], after:
     for inlet in first.server.api.streams.values():
         for consumer in inlet.consumers.values():
             consumer.lead(first.now)  # it looks at the stream now, as after a start
+        inlet.stream.rebuild_ids()
     first.say(encode_sub(b"other", None, b"9"))  # and so do those that push
     saved = save(first.server, first.now)
     second = Client(first.now, saved)
@@ -188,6 +189,17 @@ def test_it_answers_as_if_it_had_not_ended(before: list[tuple[Any, ...]], after:
     assert second.heard_first == [[], [], []]  # a push consumer has delivered what it could
     for step in (("wait", 1.0), *ALL, *after, *ALL):
         assert by_consumer(second.do(step)) == by_consumer(first.do(step))
+
+
+def test_a_message_id_is_forgotten_with_its_message() -> None:
+    first = Client()
+    options = {"storage": "file", "max_msgs_per_subject": 1}
+    first.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"], **options})
+    for msg_id in ("one", "two"):
+        first.do(("publish", "s.a", b"x", {"Nats-Msg-Id": msg_id}))
+    second = Client(first.now, save(first.server, first.now))
+    answers = [second.do(("publish", "s.b", b"x", {"Nats-Msg-Id": msg_id}))[0][-1] for msg_id in ("one", "two")]
+    assert answers == [b'{"stream":"S","seq":3}', b'{"stream":"S","seq":2,"duplicate": true}']
 
 
 def test_a_message_id_is_known_after_a_restart() -> None:

@@ -10,6 +10,7 @@ import jsproto_io.testing.asyncio
 import jsproto_io.testing.trio
 from jsproto.errors import LocalProtocolError
 from jsproto.server import Access, BatchLimits
+from jsproto.testing import WrongGuards
 from jsproto_io.testing import in_process, serve
 from jsproto_io.testing.simulation import simulate
 
@@ -30,6 +31,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"access": []}, r"access is a jsproto.server.access.Access, not \[\]"),
     ({"domain": ""}, "domain is a name, not ''"),
     ({"lenient": 1}, "lenient is True or False, not 1"),
+    ({"apply_delay": -1}, "apply_delay is a number of seconds, not -1"),
+    ({"apply_delay": True}, "apply_delay is a number of seconds, not True"),
+    ({"wrong_guards": 7}, "wrong_guards is a function, such as a WrongGuards, not 7"),
 ]
 
 
@@ -73,4 +77,5 @@ def test_values_that_they_can_have() -> None:
     serve(
         limits=BatchLimits(idle=1.0), dialect="draft", release=(2, 14, 0), domain="hub", ack_version=2, max_payload=1,
         max_pending=1, ping_interval=float("inf"), lenient=True, access=Access(token="x"),
+        apply_delay=0.5, wrong_guards=WrongGuards(1),
     )  # fmt: skip

@@ -469,6 +469,7 @@ class JetStreamApi(Conversation):
         check_open(stream)
         if stream.config.deny_purge:
             raise APIError.from_fields(500, 10110, "stream purge not permitted")
+        self.streams[name].proposals.settle(now)
         return {"success": True, "purged": stream.purge(asked.get("filter") or None, keep=keep, before=seq)}
 
     def _msg_get(self, name: str, payload: bytes, now: float) -> Body:

@@ -1,7 +1,8 @@
 """What a stream checks before it stores a message: size, headers that expect something of the stream, message ids.
 
-The checks have two orders, as in nats-server. ``check`` is for a message alone on a stream of one replica.
-``Staged.check`` is for the members of batches, under what the batch will have changed before the member is stored.
+The checks have two orders, as in nats-server. ``check`` is for a message alone on a stream that stores it at once.
+``Staged.check`` is for the members of batches, and for messages that wait, under what the batch and all that waits will
+have changed before they are stored.
 
 Rules (FACTS.md F1, F2)
  * A failed check raises APIError.
@@ -14,6 +15,9 @@ Not here: whether batches are allowed, sequences inside a batch.
 from __future__ import annotations
 
 import re
+from collections import ChainMap
+from collections import Counter as Counts
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from jsproto.grammar.decimals import MAX_DIGITS
@@ -39,6 +43,7 @@ MAX_HEADER: Final = 65_535
 """Bytes of a header block: servers keep its length in 16 bits."""
 
 _SOURCE_REFUSED_SINCE: Final = (2, 15, 0)
+_RIGHT_SINCE: Final = (2, 14, 4)  # what batches expect of subjects that they name
 _NEVER: Final = -1
 _LEVEL: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 
@@ -112,9 +117,7 @@ def check(stream: Stream, message: Publication, now: float) -> Checked:
     msg_id = message.value(MSG_ID)
     if msg_id and (original := stream.duplicate_of(msg_id, now)) is not None:
         return Checked(message, original)
-    last_id = message.value(EXPECTED_LAST_MSG_ID)
-    if last_id and last_id != stream.last_msg_id:
-        raise refusal(10070, stream.last_msg_id.decode("utf-8", "replace"))
+    check_last_msg_id(stream, message)
     _check_header_size(message)
     _check_rollup(stream, message)
     value = None
@@ -147,16 +150,42 @@ def check_copy(stream: Stream, message: Publication, now: float) -> Publication 
 class Staged:
     """What a batch will have changed: the running sequence, ids, counters and subjects of its members, their size."""
 
-    __slots__ = ("_bytes", "_counters", "_ids", "_schedules", "_sequence", "_stream", "_subjects")
+    __slots__ = (
+        "_bytes", "_counters", "_guards", "_ids", "_schedules", "_sequence", "_stream", "_subjects", "_waiting",
+        "_wanted",
+    )  # fmt: skip
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, waiting: Sequence[Staged] = ()) -> None:
+        """``waiting``: what was accepted before and is not stored yet, oldest first."""
         self._stream = stream
-        self._sequence = stream.last_seq
+        self._waiting = waiting
+        self._sequence = stream.last_seq + sum(before.count for before in waiting)
         self._ids: set[bytes] = set()
-        self._subjects: dict[bytes, int] = {}
+        self._subjects: Counts[bytes] = Counts()
+        self._wanted: set[bytes] = set()  # subjects of which members expect something
+        self._guards: list[int] = []  # the last sequences of those that members name
         self._counters: dict[bytes, Counter] = {}
-        self._schedules: dict[bytes, bool] = {}
+        self._schedules: ChainMap[bytes, bool] = ChainMap(
+            {}, *(before._schedules.maps[0] for before in reversed(waiting))
+        )
         self._bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many members are staged."""
+        return self._subjects.total()
+
+    def check_alone(self, message: Publication, now: float) -> Checked:
+        """Check a message that belongs to no batch, and stage it. ``now``: seconds.
+
+        Raises: APIError: the stream does not take it.
+        """
+        check_open(self._stream)
+        check_size(self._stream, message)
+        checked = self.check(message, now)
+        if checked.original is None:
+            check_last_msg_id(self._stream, message)
+        return checked
 
     def check(self, message: Publication, now: float) -> Checked:
         """Check the next member, and stage it. A duplicate is not staged. ``now``: seconds.
@@ -178,6 +207,8 @@ class Staged:
                 return Checked(message, 0)
             if (original := stream.duplicate_of(msg_id, now)) is not None:
                 return Checked(message, original)
+            if any(msg_id in before._ids for before in self._waiting):
+                raise refusal(10158)
             self._ids.add(msg_id)
         _check_source(stream, message)
         message = self._counted(message)
@@ -193,19 +224,21 @@ class Staged:
 
     def _stage(self, message: Publication) -> Checked:
         """Count a member that passed its checks, if there is room for it."""
-        self._subjects[message.subject] = self._subjects.get(message.subject, 0) + 1
+        self._subjects[message.subject] += 1
         self._schedules[message.subject] = bool(message.value(SCHEDULE))
         self._bytes += self._stream.size(message)
         self._check_room(message)
         self._sequence += 1
-        return Checked(message)
+        counter = self._counters.get(message.subject)
+        return Checked(message, None, None if counter is None else str(counter.value))
 
     def _counted(self, message: Publication) -> Publication:
         """A message that counts, as it is stored after the members before it."""
         if not self._stream.config.allow_msg_counter:
             return message
-        counter = self._counters.get(message.subject) or counter_of(self._stream, message.subject)
-        message, self._counters[message.subject] = counted(counter, message)
+        subject = message.subject
+        staged = (one._counters[subject] for one in (self, *reversed(self._waiting)) if subject in one._counters)
+        message, self._counters[subject] = counted(next(staged, None) or counter_of(self._stream, subject), message)
         check_size(self._stream, message)
         return message
 
@@ -219,26 +252,48 @@ class Staged:
             raise refusal(10164)
 
     def _check_subject_sequence(self, message: Publication) -> None:
-        """The state before the batch decides, so no member may have written the subject."""
-        subject = message.value(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT) or message.subject
-        if _number(message, EXPECTED_LAST_SUBJECT_SEQUENCE) is not None and subject in self._subjects:
+        """The state before the batch decides, so no member may have written the subject.
+
+        Nothing that waits may write it, or expect something of it. A pattern matches what is stored alone.
+        """
+        expected = _expected(message)
+        if expected is None:
+            return
+        subject = expected.subject or message.subject
+        waits = any(subject in before._subjects or subject in before._wanted for before in self._waiting)
+        if waits or subject in self._subjects:
             raise refusal(10164)
-        _check_subject_sequence(self._stream, message)
+        last = self._mistaken() if expected.subject else None
+        if last is None:
+            last = _last_of(self._stream, message, expected)
+        expected.check(last)
+        self._wanted.add(subject)
+        if expected.subject:
+            self._guards.append(last)
+
+    def _mistaken(self) -> int | None:
+        """What was found for an earlier guard, and an old release takes for what it should find (FACTS.md F1.35)."""
+        context = self._stream.context
+        if context.wrong_guards is None or context.release >= _RIGHT_SINCE or not self._guards:
+            return None
+        taken = context.wrong_guards(len(self._guards))
+        return None if taken is None else self._guards[taken]
 
     def _check_room(self, message: Publication) -> None:
         """Whether there is a sequence left, and whether account and stream have room for all that is staged."""
-        stream, config = self._stream, self._stream.config
-        check_account(stream, self._bytes)
+        stream, config, staged = self._stream, self._stream.config, (*self._waiting, self)
+        size = sum(one._bytes for one in staged)
+        check_account(stream, size)
         if self._sequence >= MAX_SEQUENCE:
             raise refusal(10077, "no sequence is left")
         if config.discard != "new":
             return
-        if 0 < (config.max_msgs or 0) < len(stream) + sum(self._subjects.values()):
+        if 0 < (config.max_msgs or 0) < len(stream) + sum(one.count for one in staged):
             raise refusal(10077, "maximum messages exceeded")
-        if 0 < (config.max_bytes or 0) < stream.stored_bytes + self._bytes:
+        if 0 < (config.max_bytes or 0) < stream.stored_bytes + size:
             raise refusal(10077, "maximum bytes exceeded")
         at_most = config.max_msgs_per_subject or 0
-        there = stream.count_of(message.subject) + self._subjects[message.subject]
+        there = stream.count_of(message.subject) + sum(one._subjects[message.subject] for one in staged)
         if config.discard_new_per_subject and 0 < at_most < there and not stream.takes_its_place(message):
             raise refusal(10077, "maximum messages per subject exceeded")
 
@@ -273,19 +328,49 @@ def _check_ttl(stream: Stream, message: Publication) -> None:
         raise refusal(10166)
 
 
-def _check_subject_sequence(stream: Stream, message: Publication) -> None:
+def check_last_msg_id(stream: Stream, message: Publication) -> None:
+    """Raises: APIError (10070): the last message of the stream has another id than the one that is expected."""
+    last_id = message.value(EXPECTED_LAST_MSG_ID)
+    if last_id and last_id != stream.last_msg_id:
+        raise refusal(10070, stream.last_msg_id.decode("utf-8", "replace"))
+
+
+class _Expected(NamedTuple):
+    """What a message expects of a subject. ``subject``: the one that it names, or nothing."""
+
+    sequence: int
+    subject: bytes
+
+    def check(self, last: int) -> None:
+        """Raises: APIError (10071): the subject has another last sequence, ``last``."""
+        if self.sequence != last:
+            raise refusal(10071, last)
+
+
+def _expected(message: Publication) -> _Expected | None:
+    """What a message expects of its subject or another one. None: nothing.
+
+    Raises: APIError (10193): it names a subject, and no sequence.
+    """
     expected = _number(message, EXPECTED_LAST_SUBJECT_SEQUENCE)
-    subject = message.value(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
-    if expected is None:
-        if subject:
-            raise refusal(10193)
-        return
-    last = stream.last_of(message.subject)
-    if subject:
-        found = stream.last_seq if subject == b">" else stream.last_matching(subject)
-        last = 0 if stream.get(found) is None else found
-    if expected != last:
-        raise refusal(10071, last)
+    subject = message.value(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT) or b""
+    if expected is None and subject:
+        raise refusal(10193)
+    return None if expected is None else _Expected(expected, subject)
+
+
+def _last_of(stream: Stream, message: Publication, expected: _Expected) -> int:
+    """The last sequence of the subject of which ``message`` expects something. 0: there is none."""
+    if not expected.subject:
+        return stream.last_of(message.subject)
+    found = stream.last_seq if expected.subject == b">" else stream.last_matching(expected.subject)
+    return 0 if stream.get(found) is None else found
+
+
+def _check_subject_sequence(stream: Stream, message: Publication) -> None:
+    expected = _expected(message)
+    if expected is not None:
+        expected.check(_last_of(stream, message, expected))
 
 
 def _check_source(stream: Stream, message: Publication) -> None:

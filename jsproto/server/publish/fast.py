@@ -30,10 +30,9 @@ from __future__ import annotations
 from jsproto.errors import APIError
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, FlowMessage, encode_flow
 from jsproto.grammar.fast import FastOp, FastProblem, FastReply, parse_fast_reply
-from jsproto.grammar.publish_headers import EXPECTED_LAST_MSG_ID
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.window import AckPace
-from jsproto.server.publish.checks import Staged, check_account, check_level, check_open, check_size
+from jsproto.server.publish.checks import Staged, check_account, check_last_msg_id, check_level, check_open, check_size
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
@@ -194,9 +193,10 @@ class FastBatches(Conversation):
         if checked.original is not None:
             self._duplicate(to, reply, batch, checked.original)
             return
-        last_id = publication.value(EXPECTED_LAST_MSG_ID)
-        if last_id and last_id != self._stream.last_msg_id:  # what a message alone is checked for, comes later here
-            self._answers.error(to, refusal(10070, self._stream.last_msg_id.decode("utf-8", "replace")))
+        try:
+            check_last_msg_id(self._stream, publication)  # later than of a message alone
+        except APIError as error:
+            self._answers.error(to, error)
             batch.lost += 1
             return
         batch.stream_seq = self._stream.append(checked.message, now)

@@ -1,4 +1,4 @@
-"""Atomic batches in the server role (ADR-50): members are staged, the commit stores all of them or none.
+"""Atomic batches in the server role (ADR-50): members are staged, the commit accepts all of them or none.
 
 Rules, those of nats-server 2.15.1, and of older releases where they differ (FACTS.md F1)
  * Nothing is in the stream before the commit. There every member is checked under the state that the members before it
@@ -9,7 +9,8 @@ Rules, those of nats-server 2.15.1, and of older releases where they differ (FAC
    without members, or a demand for a higher API level.
  * A batch that fails at its commit, or has an unknown commit header, is dropped without an advisory.
 
-Not here: the headers (``grammar.batch``), which message is a member (``server.inlet``), replication.
+Not here: the headers (``grammar.batch``), which message is a member (``server.inlet``), when what is accepted is stored
+(``proposals``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from jsproto.grammar.batch import (
 from jsproto.grammar.headers import appended
 from jsproto.grammar.publish_headers import EXPECTED_LAST_MSG_ID, MSG_ID
 from jsproto.outbox import Conversation, Outbox
-from jsproto.server.publish.checks import Staged, check_account, check_level, check_open, check_size
+from jsproto.server.publish.checks import check_account, check_level, check_open, check_size
+from jsproto.server.publish.proposals import Proposals
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.store.context import Release, ServerContext
 from jsproto.server.store.refusals import refusal
@@ -51,10 +53,12 @@ class _Abandoned(Exception):
 class AtomicBatches(Conversation):
     """The open atomic batches of one stream."""
 
-    __slots__ = ("_answers", "_context", "_deadlines", "_open", "_stream")
+    __slots__ = ("_answers", "_context", "_deadlines", "_open", "_proposals", "_stream")
 
-    def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
+    def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox, proposals: Proposals) -> None:
+        """``proposals``: takes what a commit has accepted."""
         self._stream = stream
+        self._proposals = proposals
         self._context = context
         self._answers = PublishReplies(stream, context, outbox)
         self._open: dict[str, list[Publication]] = {}
@@ -152,7 +156,7 @@ class AtomicBatches(Conversation):
             self._answers.send(message.reply, b"")
 
     def _commit(self, reply: bytes | None, batch_id: str, batch: list[Publication], now: float) -> None:
-        staged, accepted = Staged(self._stream), list[Publication]()
+        staged, accepted = self._proposals.stage(), list[Publication]()
         for member in batch:
             if member.value(EXPECTED_LAST_MSG_ID):
                 raise _Abandoned(refusal(10177, EXPECTED_LAST_MSG_ID))
@@ -165,11 +169,13 @@ class AtomicBatches(Conversation):
             if checked.original is not None:
                 raise _Abandoned(refusal(10201))
             accepted.append(checked.message)
-        for message in accepted:
-            self._stream.append(message, now)
         self._drop(batch_id)
-        if self._answers.acknowledges:
-            self._answers.pub_ack(reply, self._stream.last_seq, batch=batch_id, count=len(batch))
+
+        def stored(seq: int) -> None:
+            if self._answers.acknowledges:
+                self._answers.pub_ack(reply, seq, batch=batch_id, count=len(accepted))
+
+        self._proposals.propose(staged, accepted, stored, now)
 
     def _check_length(self, headers: BatchHeaders) -> None:
         """The message that ends a batch without being stored does not count, except in 2.14.0.

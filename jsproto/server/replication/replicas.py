@@ -74,7 +74,7 @@ class Replica:
         """
         self.origin = origin
         self.stream = stream
-        self.lag = Lag()
+        self.lag = Lag(seconds=context.apply_delay if taking is None else 0.0)
         self._taking = taking
         self._context = context
         self._changes: deque[tuple[float, Stored | int]] = deque()  # a message that was stored, or removed

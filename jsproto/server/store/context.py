@@ -104,6 +104,10 @@ class ServerContext:
     * ``ack_version``: of the subjects that consumers write (ADR-15, "JSAck"). Both versions are read.
     * ``lenient``: accept configurations that ask for something that the role does not do, and do not do it.
     * ``max_payload``: the bytes that a message may have.
+    * ``apply_delay``: the seconds after which a stream with replicas stores what its leader has accepted. Each replica
+      stores it as much later (``Lag``).
+    * ``wrong_guards``: lets releases before 2.14.4 check batches wrongly, as they do (FACTS.md F1.35). It gets how many
+      subjects were checked in the batch, and returns the index of the one that is taken for the next. None: none is.
     * ``account_limits``: what all streams may have together, and each of them.
     * ``used``: how many bytes all streams of one kind of storage have.
     * ``has_stored``: whether a message was stored. Before that servers count nothing.
@@ -123,6 +127,8 @@ class ServerContext:
     lenient: bool = False
     max_payload: int = DEFAULT_MAX_PAYLOAD
     account_limits: AccountLimits = field(default_factory=AccountLimits)
+    apply_delay: float = 0.0
+    wrong_guards: Callable[[int], int | None] | None = None
     used: Callable[[str | None], int] = lambda storage: 0
     has_stored: bool = False
     zones: Callable[[str], Zone | None] | None = None

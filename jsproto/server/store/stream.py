@@ -311,14 +311,16 @@ class Stream:
 
     # -- storing and removing ------------------------------------------------------------------------------------------
 
-    def append(self, message: Publication, now: float) -> int:
+    def append(self, message: Publication, now: float, *, has_room: bool = False) -> int:
         """Store a message, remember its id, and discard what limits demand. Returns its sequence.
+
+        ``has_room``: there was room when the message was accepted, and nobody asks again.
 
         Raises:
             APIError: ``no_room`` says that there is none (10077). Nothing is stored.
         """
         is_wanted = self.is_wanted(message.subject)
-        full = self.no_room(message) if is_wanted else None
+        full = self.no_room(message) if is_wanted and not has_room else None
         if full is not None:
             raise full
         seq, timestamp = self.last_seq + 1, self._context.timestamp(now)
@@ -329,10 +331,7 @@ class Stream:
         else:
             self.skip(seq)
             self._last_timestamp = timestamp
-        self.last_msg_id = message.value(MSG_ID) or b""
-        if self.last_msg_id:
-            self._ids[self.last_msg_id] = seq, now
-            self._ids_in_order.append((self.last_msg_id, now))
+        self._remember(message.value(MSG_ID), seq, now)
         self._limit_subject(message.subject)
         self._limit()
         if self.config.allow_rollup_hdrs:  # else it is a copy, which keeps the header
@@ -469,8 +468,6 @@ class Stream:
             self.first_seq = min(self.first_seq, newest.seq)
         if self.last_seq < before:
             self._last_timestamp = max((stored.timestamp for stored in self), default=None)
-        self._ids = {msg_id: found for msg_id, found in self._ids.items() if found[0] <= self.last_seq}
-        self._ids_in_order = deque(one for one in self._ids_in_order if one[0] in self._ids)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -557,23 +554,16 @@ class Stream:
 
     def saved(self) -> dict[str, Any]:
         """All that it is, as JSON: moments in nanoseconds since 1970, bytes in base64."""
-        moment = self._context.timestamp
         return {
             "config": self.config.to_json(),
             "created": self.created,
             "identity": self.identity,
             "first_seq": self.first_seq,
             "last_seq": self.last_seq,
-            "last_msg_id": _encoded(self.last_msg_id),
             "last_timestamp": self._last_timestamp,
             "unused": [[unused.start, unused.stop] for unused in self._unused],
             "messages": [
                 [one.seq, one.timestamp, *map(_encoded, (one.subject, one.header or b"", one.payload))] for one in self
-            ],
-            "ids": [
-                [_encoded(msg_id), self._ids[msg_id][0], moment(when)]
-                for msg_id, when in self._ids_in_order
-                if self._ids.get(msg_id, (0, None))[1] == when
             ],
         }
 
@@ -585,13 +575,28 @@ class Stream:
             block = _decoded(header) or None
             self._put(Stored(seq, _decoded(subject), block, _decoded(payload), timestamp, seconds(timestamp)))
         self.first_seq, self.last_seq = saved["first_seq"], saved["last_seq"]
-        self.last_msg_id, self._last_timestamp = _decoded(saved["last_msg_id"]), saved["last_timestamp"]
+        self._last_timestamp = saved["last_timestamp"]
         self._unused = [range(first, end) for first, end in saved["unused"]]
-        for msg_id, seq, timestamp in saved["ids"]:
-            self._ids[_decoded(msg_id)] = seq, seconds(timestamp)
-            self._ids_in_order.append((_decoded(msg_id), seconds(timestamp)))
+        self.rebuild_ids()
 
     # -- message ids ---------------------------------------------------------------------------------------------------
+
+    def rebuild_ids(self) -> None:
+        """Know the ids of the messages that are there, and no others, as after a restart (FACTS.md F6.12)."""
+        self._ids.clear()
+        self._ids_in_order.clear()
+        self.last_msg_id = b""
+        for stored in self:
+            self._remember(first_value(stored.header or b"", MSG_ID.encode()), stored.seq, stored.arrived)
+        if self.last_seq not in self._messages:
+            self.last_msg_id = b""
+
+    def _remember(self, msg_id: bytes | None, seq: int, now: float) -> None:
+        """Remember the id of the newest message, if it has one."""
+        self.last_msg_id = msg_id or b""
+        if msg_id:
+            self._ids[msg_id] = seq, now
+            self._ids_in_order.append((msg_id, now))
 
     def duplicate_of(self, msg_id: bytes, now: float) -> int | None:
         """The sequence of the message that had this id within the duplicate window. None: there is none."""

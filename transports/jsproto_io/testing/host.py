@@ -54,6 +54,8 @@ class RoleKeywords(TypedDict, total=False):
         max_pending: the bytes that a client may leave unread before it is cut off.
         ping_interval: the seconds between PINGs to a client. One that leaves two unanswered is cut off.
         lenient: accept a configuration that asks for what the role does not do, and do not do it.
+        apply_delay: the seconds after which a stream with replicas stores what its leader has accepted.
+        wrong_guards: lets releases before 2.14.4 check guards of batches wrongly: a ``jsproto.testing.WrongGuards``.
         account_limits: what all streams may have together, and each of them.
         access: who may connect, and do what. None: anybody, and anything. Users with an nkey need the extra ``nkeys``.
     """
@@ -69,6 +71,8 @@ class RoleKeywords(TypedDict, total=False):
     access: Access | None
     account_limits: AccountLimits | None
     lenient: bool
+    apply_delay: float
+    wrong_guards: Callable[[int], int | None] | None
 
 
 class _Option(NamedTuple):
@@ -103,6 +107,11 @@ _OPTIONS: Final[dict[str, _Option]] = {
         lambda value: value is None or isinstance(value, AccountLimits), "a jsproto.server.AccountLimits",
     ),
     "lenient": _Option(lambda value: isinstance(value, bool), "True or False"),
+    "apply_delay": _Option(
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
+        "a number of seconds",
+    ),
+    "wrong_guards": _Option(lambda value: value is None or callable(value), "a function, such as a WrongGuards"),
 }  # fmt: skip
 
 
