@@ -252,12 +252,13 @@ class Recording:
             while not self._frames:
                 self._frames += self._decoder.feed(self._socket.recv(65_536))
             frame = self._frames.popleft()
-        raw = encode(frame) if not isinstance(frame, Info) else _greeting(json.loads(frame.raw))
+        raw = encode(frame) if not isinstance(frame, Info) else greeting(json.loads(frame.raw))
         self.lines.append({"dir": "s2c", "raw": raw.decode("latin-1")})
         assert not isinstance(frame, Msg) or frame.subject.startswith(b"_INBOX.p.")
 
 
-def _greeting(info: dict[str, Any]) -> bytes:
+def greeting(info: dict[str, Any]) -> bytes:
+    """INFO without what is of the machine."""
     kept = ("version", "proto", "go", "headers", "max_payload", "jetstream", "api_lvl")
     said = {"server_id": "PROBE", "server_name": "probe"} | {name: info[name] for name in kept} | {"client_id": 1}
     return b"INFO " + json.dumps(said, separators=(",", ":")).encode() + b"\r\n"
@@ -280,16 +281,24 @@ def record(name: str, server: NatsServer) -> None:
     for step in steps:
         recording.take(step)
     recording.close()
-    head = {"scenario": f"atomic-kv_{name}", "about": about, "server_version": server.version}
-    file = f"{head['scenario']}@{server.version}.json"
+    setup_made = [{"api": create, "request": config, "error": None}]
+    write(f"atomic-kv_{name}", server.version, about, setup_made, recording.lines)
+
+
+def write(scenario: str, version: str, about: str, setup: list[dict[str, Any]], lines: list[dict[str, str]]) -> None:
+    """Write one conversation, and its entry into the index."""
+    file = f"{scenario}@{version}.json"
     whole = {
-        **head, "setup": [{"api": create, "request": config, "error": None}], "transcript": recording.lines,
+        "scenario": scenario, "about": about, "server_version": version, "setup": setup, "transcript": lines,
     }  # fmt: skip
     (FOLDER / file).write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
-    heard = sum(line["dir"] == "s2c" for line in recording.lines)
-    INDEX[:] = [entry for entry in INDEX if entry["file"] != file]
-    INDEX.append({"file": file} | head | {"frames": len(recording.lines), "s2c": heard})
-    INDEX[-1] = {key: INDEX[-1][key] for key in ("file", "scenario", "server_version", "about", "frames", "s2c")}
+    heard = sum(line["dir"] == "s2c" for line in lines)
+    entry = {
+        "file": file, "scenario": scenario, "server_version": version, "about": about, "frames": len(lines),
+        "s2c": heard,
+    }  # fmt: skip
+    INDEX[:] = [*(one for one in INDEX if one["file"] != file), entry]
+    (FOLDER / "INDEX.json").write_text(json.dumps(INDEX, indent=1) + "\n", "utf-8")
 
 
 def main(releases: list[str]) -> None:
@@ -297,7 +306,6 @@ def main(releases: list[str]) -> None:
         with NatsServer(binary(release)) as server:
             for name in SCENARIOS:
                 record(name, server)
-    (FOLDER / "INDEX.json").write_text(json.dumps(INDEX, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
