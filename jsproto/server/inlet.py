@@ -108,7 +108,6 @@ class StreamInlet(Conversation):
 
     def close(self, now: float) -> None:
         """End its batches and consumers, because the stream is deleted."""
-        self.proposals.forget()
         self.atomic.forget()
         self.fast.forget()
         for consumer in self.consumers.values():

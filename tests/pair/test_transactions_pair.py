@@ -17,7 +17,7 @@ from jsproto.errors import APIError, BatchLostError, BatchStalledError, Connecti
 from jsproto.grammar.config import StreamConfig
 from jsproto.server.server import Server
 from jsproto.server.store.context import Release
-from jsproto.testing import Network, NetworkConditions, Pair, StuckError, WrongGuards
+from jsproto.testing import Fault, Network, NetworkConditions, Pair, StuckError, World, WrongGuards
 
 DELAY: Final = 0.2
 TOKEN: Final = bytes(16)
@@ -64,7 +64,9 @@ def test_a_batch_is_stored_and_its_answer_is_lost(conditions: NetworkConditions,
     keys = Keys(conditions)
     batch = [write("s.a", 0, "t1"), write("s.b", 0)]
     ticket = keys.start("publish_batch", batch, ack_first=ack_first)
+    followers = list(keys.pair.server.stream("S").followers)
     assert keys.pair.lose_answer("S") == 2
+    assert keys.pair.server.stream("S").followers == followers
     assert keys.revisions == {"s.a": 1, "s.b": 2}
     with pytest.raises(BatchLostError):
         keys.pair.run_until(ticket)
@@ -165,6 +167,17 @@ def test_a_leader_that_is_lost_before_the_replicas_agree() -> None:
         keys.pair.run_until(ticket)
     assert keys.revisions == {}
     assert keys.ask("publish_batch", [write("s.a", 0, "t1")]).seq == 1
+
+
+def test_a_lag_that_ends_leaves_the_delay() -> None:
+    server = Server(token=TOKEN, apply_delay=DELAY)
+    server.add_stream(StreamConfig("S", subjects=["s.>"], num_replicas=3), 0.0)
+    world = World(faults=[Fault("lag", 1.0, 1.0, amount=0.7)], server=server)
+    lags = []
+    for _ in range(3):
+        lags.append({replica.lag.seconds for replica in server.replicas("S")})
+        world.advance(1.0)
+    assert lags == [{DELAY}, {0.7}, {DELAY}]
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
