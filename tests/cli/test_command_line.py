@@ -31,8 +31,9 @@ def imported(*arguments: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_version_imports_no_driver_and_no_command() -> None:
-    found = imported("--version")
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_an_overview_imports_no_driver_and_no_command(option: str) -> None:
+    found = imported(option)
     assert not {name for name in found if name.split(".")[0] in ("nats", "trio", "asyncio", "plotille")}
     assert not {"jsproto_io.sync", "jsproto_io.asyncio", "jsproto_io.trio"} & found
     assert not {name for name in found if name.startswith("jsproto_io.cli.commands.")}
@@ -50,6 +51,33 @@ def test_every_command_has_help() -> None:
         assert f"\n  {name} " in shown
         assert call(name, "--help").code == 0
     assert "Exit codes" in shown
+    assert "..." not in shown.partition("Commands:")[2]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("str ls", "stream ls"),
+        ("con add", "consumer create"),
+        ("stream new", "stream create"),
+        ("stream del", "stream rm"),
+        ("kv new", "kv add"),
+        ("kv create", "kv create"),
+        ("kv rm", "kv del"),
+        ("kv delete", "kv del"),
+        ("publish", "pub"),
+    ],
+)
+def test_names_of_nats_are_understood(name: str, meant: str) -> None:
+    given, wanted = call(*name.split(), "--help"), call(*meant.split(), "--help")
+    assert (given.code, wanted.code) == (0, 0)
+    assert given.out.partition("\n")[2] == wanted.out.partition("\n")[2]
+
+
+def test_a_name_that_stands_for_nothing_is_unknown() -> None:
+    assert call("kv", "str").err.startswith("jsproto: No such command 'str'")
+    assert call("ls").code == 2
 
 
 @pytest.mark.parametrize(

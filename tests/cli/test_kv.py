@@ -114,7 +114,7 @@ def test_without_buckets_it_says_so() -> None:
         assert Place(server.url).ok("kv", "ls", "--json").out == ""
 
 
-@pytest.mark.parametrize("verb", ["info", "status", "view"])
+@pytest.mark.parametrize("verb", ["info", "status"])
 def test_a_bucket_is_shown(place: Place, bucket: Bucket, verb: str) -> None:
     shown = place.ok("kv", verb, bucket.name).out
     assert f"{bucket.name}, stream {bucket.stream}" in shown

@@ -1,9 +1,8 @@
 """How the commands are found: each one's module is imported when it is called, and wrong usage is one line.
 
 Rules
- * ``jsproto --version`` and each command import what they need themselves, and that alone.
+ * ``jsproto --version``, ``--help`` and each command import what they need themselves, and that alone.
  * What typer says of wrong options becomes one line on standard error, and exit code 2.
- * ``--help`` shows all commands, and so imports them all.
 
 Not here: which commands there are (``app``), and failures while a command runs (``terminal``).
 """
@@ -21,30 +20,64 @@ from typer.main import get_command
 from jsproto_io.cli.terminal import Screen, one_line
 
 COMMANDS: Final = {
-    "stream": "streams", "consumer": "consumers", "pub": "pub", "sub": "sub", "consume": "consume", "get": "get",
-    "kv": "kv", "ingest": "ingest", "mirror": "mirror", "bench": "bench", "serve": "serve", "demo": "demo",
+    "stream": ("streams", "List, look at, make, change, empty and delete streams."),
+    "consumer": ("consumers", "List, look at, make, delete, pause and reset consumers."),
+    "pub": ("pub", "Publish a message, lines of standard input, or files."),
+    "sub": ("sub", "Print the messages of a subject as they come."),
+    "consume": ("consume", "Print the messages of a stream, or of a consumer."),
+    "get": ("get", "Print stored messages: one, a range, last ones, a snapshot."),
+    "kv": ("kv", "Keep keys and values in buckets, and watch them."),
+    "ingest": ("ingest", "Publish the records of a file, or of standard input."),
+    "mirror": ("mirror", "Copy a stream into another one, each message once."),
+    "bench": ("bench", "Measure publishing and reading on your server."),
+    "serve": ("serve", "Run a JetStream server in memory, for tests."),
+    "demo": ("demo", "Send real flight records in, read them back, compare."),
+}
+"""Each command, its module in ``jsproto_io.cli.commands``, and its line in the help."""
+ALIASES: Final = {
+    "str": ["stream"], "con": ["consumer"], "publish": ["pub"], "subscribe": ["sub"],
+    "add": ["create"], "new": ["add", "create"], "list": ["ls"], "nfo": ["info"], "status": ["info"],
+    "rm": ["del"], "del": ["rm"], "delete": ["rm", "del"],
 }  # fmt: skip
-"""Each command, and its module in ``jsproto_io.cli.commands``."""
+"""Further names that users of ``nats`` type, and the commands that they may stand for in a group."""
 _CLICK_ERROR: Final = cast(
     "type[Exception]", typer.BadParameter.__mro__[2]
 )  # of click, or of the copy of it that typer has
 
 
-class LazyGroup(TyperGroup):
+class CommandGroup(TyperGroup):
+    """A group whose commands have the further names of ``ALIASES``, which the help leaves out."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command. None: there is none of this name."""
+        names = [cmd_name, *ALIASES.get(cmd_name, ())]
+        return next((found for name in names if (found := self.found(ctx, name)) is not None), None)
+
+    def found(self, ctx: Any, name: str) -> Any:
+        """The command of this very name."""
+        return super().get_command(ctx, name)
+
+
+class LazyGroup(CommandGroup):
     """The group of all commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands, in the order of the help."""
         return [*COMMANDS]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, imported now. None: there is none of this name."""
-        if cmd_name not in COMMANDS:
+    def found(self, ctx: Any, name: str) -> Any:
+        """The command of this very name, imported now."""
+        if name not in COMMANDS:
             return None
-        module = import_module(f"jsproto_io.cli.commands.{COMMANDS[cmd_name]}")
-        command = get_command(module.app)
-        command.name = cmd_name
+        module, about = COMMANDS[name]
+        command = get_command(import_module(f"jsproto_io.cli.commands.{module}").app)
+        command.name, command.short_help = name, about
         return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The part of the help that lists the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line. It ends the process, unless ``standalone_mode`` is False."""

@@ -54,7 +54,6 @@ class Measured:
 
 @app.command(
     "bench",
-    short_help="Measure publishing and reading on your server.",
     epilog="Example: jsproto bench --msgs 100000 --size 1024 --storage memory",
 )
 @with_common

@@ -104,7 +104,6 @@ class ConsumePlan:
 
 @app.command(
     "consume",
-    short_help="Print the messages of a stream, or of a consumer.",
     epilog="Example: jsproto consume ORDERS --since 1h --follow --json",
 )
 @with_common

@@ -17,6 +17,7 @@ from jsproto_io.cli import values
 from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.consumer_options import ConsumerConfiguration, with_consumer
+from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.tables import consumer_list, consumer_table, kind_of
 from jsproto_io.cli.terminal import check_somebody_can_be_asked, one_line, running
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jsproto.grammar.consumer import ConsumerReset
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="List, look at, create, delete, pause, resume and reset the consumers of a stream.",
     no_args_is_help=True,
     rich_markup_mode=None,

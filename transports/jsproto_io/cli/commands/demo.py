@@ -27,7 +27,7 @@ from jsproto_io.nats_server import NatsServer
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command("demo", short_help="Send real flight records in, read them back, compare.")
+@app.command("demo")
 @with_common
 def demo_command(
     common: Common,

@@ -94,7 +94,6 @@ class GetPlan:
 
 @app.command(
     "get",
-    short_help="Print stored messages: one, a range, last ones, a snapshot.",
     epilog="Example: jsproto get ORDERS --last --subject 'orders.*' --json",
 )
 @with_common

@@ -38,7 +38,6 @@ class Gap(StrEnum):
 
 @app.command(
     "ingest",
-    short_help="Publish the records of a file, or of standard input.",
     epilog="Example: jsproto ingest flights.csv --subject 'flights.{carrier}' --create-stream",
 )
 @with_common

@@ -1,7 +1,7 @@
 """``jsproto kv``: buckets, their keys and their values.
 
 Rules
- * Verbs, arguments and options have the names of ``nats kv``. An alias is hidden in the help.
+ * Verbs, arguments and options have the names of ``nats kv``.
  * What destroys asks before, as in ``streams``.
  * A value is an argument, or all of standard input.
 
@@ -23,6 +23,7 @@ from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.commands.sub import Count, Null, Raw, check_raw
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.connecting import LinkNotes
+from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.keyvalues import EntryPrinter, entry_json
 from jsproto_io.cli.messages import raw_end
 from jsproto_io.cli.records import BadUsage
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jsproto_io.sync import JetStream
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Keep keys and values in buckets: make buckets, read, write and watch keys.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -83,9 +85,6 @@ def add(
             screen.say(f"bucket {bucket} is there, in stream {status.info.config.name}")
 
 
-app.command("new", hidden=True)(add)
-
-
 @app.command("edit", epilog="Example: jsproto kv edit PRICES --history 10 --max-bucket-size 1GB")
 @with_common
 @with_bucket
@@ -128,10 +127,6 @@ def info(common: Common, bucket: Bucket) -> None:
             screen.out.print(bucket_table(status))
 
 
-for alias in ("status", "view"):
-    app.command(alias, hidden=True)(info)
-
-
 @app.command("buckets", epilog="Example: jsproto kv buckets --quiet")
 @with_common
 def buckets(common: Common) -> None:
@@ -169,9 +164,6 @@ def ls(
                 _list_entries(screen, js.bucket(bucket), filters or [], display_value)
             else:
                 _list_keys(screen, js.bucket(bucket), filters or [])
-
-
-app.command("list", hidden=True)(ls)
 
 
 def _list_buckets(common: Common, screen: Screen, js: JetStream) -> None:
@@ -400,10 +392,6 @@ def delete(
                 screen.confirm(f"Delete bucket {bucket} with {held}?")
             js.delete_bucket(bucket)
             done(common, {"bucket": bucket}, f"bucket {bucket} deleted")
-
-
-for alias in ("rm", "delete"):
-    app.command(alias, hidden=True)(delete)
 
 
 @app.command("purge", epilog="Example: jsproto kv purge PRICES eu.tea --force")

@@ -27,7 +27,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     "mirror",
-    short_help="Copy a stream into another one, each message once.",
     epilog="Example: jsproto mirror JOBS JOBS_COPY --to-servers nats://there:4222 --create-stream --follow",
 )
 @with_common

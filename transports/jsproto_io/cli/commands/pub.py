@@ -28,7 +28,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     "pub",
-    short_help="Publish a message, lines of standard input, or files.",
     epilog="Example: seq 10 | jsproto pub orders.new --header 'Origin: test'",
 )
 @with_common

@@ -16,7 +16,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     "serve",
-    short_help="Run a JetStream server in memory, for tests.",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def serve_command(context: typer.Context) -> None:

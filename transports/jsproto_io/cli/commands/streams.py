@@ -16,12 +16,14 @@ import typer
 
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.configuring import Configuration, with_configuration
+from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.cli.tables import config_changes, stream_list, stream_table
 from jsproto_io.cli.terminal import check_somebody_can_be_asked, running
 from jsproto_io.cli.values import counted
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="List, look at, create, change, empty and delete streams.",
     no_args_is_help=True,
     rich_markup_mode=None,

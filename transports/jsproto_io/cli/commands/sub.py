@@ -24,7 +24,6 @@ Count = Annotated[int | None, typer.Option(min=1, help="End after so many messag
 
 @app.command(
     "sub",
-    short_help="Print the messages of a subject as they come.",
     epilog="Example: jsproto sub 'orders.>' --json | jq .subject",
 )
 @with_common
