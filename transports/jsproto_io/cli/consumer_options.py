@@ -107,7 +107,7 @@ class ConsumerConfiguration(Given):
             BadUsage: a value cannot be one, or the file cannot be read.
             LocalProtocolError: the fields cannot stand together.
         """
-        changes = self._changes()
+        changes = self.changes()
         if other := {"name", "durable_name"} & changes.keys():
             raise BadUsage(f"the consumer is named {name}: leave out --set {min(other)}")
         if self.sourcing:
@@ -117,7 +117,12 @@ class ConsumerConfiguration(Given):
             return sourcing_consumer(name, deliver_subject, **changes)
         return ConsumerConfig.from_options(**changes, durable_name=name)
 
-    def _changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, Any]:
+        """The fields of ConsumerConfig that the options give, and those of the file.
+
+        Raises:
+            BadUsage: a value cannot be one, or the file cannot be read.
+        """
         options = self.plain(_OTHERS, durations=_DURATIONS)
         if self.backoff is not None:
             options["backoff"] = [values.duration(each, "--backoff") for each in self.backoff.split(",")]

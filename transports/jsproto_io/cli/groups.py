@@ -24,11 +24,15 @@ COMMANDS: Final = {
     "consumer": ("consumers", "List, look at, make, delete, pause and reset consumers."),
     "pub": ("pub", "Publish a message, lines of standard input, or files."),
     "sub": ("sub", "Print the messages of a subject as they come."),
+    "request": ("request", "Send a request, and print what answers."),
+    "reply": ("reply", "Answer requests with a text, an echo, or a program."),
     "consume": ("consume", "Print the messages of a stream, or of a consumer."),
     "get": ("get", "Print stored messages: one, a range, last ones, a snapshot."),
     "kv": ("kv", "Keep keys and values in buckets, and watch them."),
     "ingest": ("ingest", "Publish the records of a file, or of standard input."),
     "mirror": ("mirror", "Copy a stream into another one, each message once."),
+    "account": ("account", "Show the limits of the account, and what it uses."),
+    "rtt": ("rtt", "Measure the round trip to the server."),
     "bench": ("bench", "Measure publishing and reading on your server."),
     "serve": ("serve", "Run a JetStream server in memory, for tests."),
     "demo": ("demo", "Send real flight records in, read them back, compare."),
@@ -36,6 +40,7 @@ COMMANDS: Final = {
 """Each command, its module in ``jsproto_io.cli.commands``, and its line in the help."""
 ALIASES: Final = {
     "str": ["stream"], "con": ["consumer"], "publish": ["pub"], "subscribe": ["sub"],
+    "req": ["request"],
     "add": ["create"], "new": ["add", "create"], "list": ["ls"], "nfo": ["info"], "status": ["info"],
     "rm": ["del"], "del": ["rm"], "delete": ["rm", "del"],
 }  # fmt: skip

@@ -57,17 +57,18 @@ class Shown:
 class Printer:
     """Prints messages in one way."""
 
-    def __init__(self, screen: Screen, raw: bool = False, end: bytes = b"\n") -> None:
-        """``raw``: payloads alone, each with ``end`` after it."""
+    def __init__(self, screen: Screen, raw: bool = False, end: bytes = b"\n", *, headers_only: bool = False) -> None:
+        """``raw``: payloads alone, each with ``end`` after it. ``headers_only``: everything but payloads."""
         self._screen = screen
         self._end = end
+        self._headers_only = headers_only
         self.output = Output.JSON if screen.as_json else Output.RAW if raw else Output.TEXT
 
     def show(self, message: Shown) -> None:
         """Print a message. It may wait in a buffer until ``flush``."""
         match self.output:
             case Output.JSON:
-                self._screen.dump(as_json(message))
+                self._screen.dump(as_json(message, not self._headers_only))
             case Output.RAW:
                 self._screen.write(message.data + self._end)
             case Output.TEXT:
@@ -89,7 +90,8 @@ class Printer:
         out.print(Text(one_line(" ".join(parts)), style="bold"), soft_wrap=True)
         for name, value in message.headers.items():
             out.print(Text(one_line(f"{name}: {value}"), style="cyan"), soft_wrap=True)
-        out.print(Text(payload_text(message.data)), soft_wrap=True)
+        if not self._headers_only:
+            out.print(Text(payload_text(message.data)), soft_wrap=True)
 
 
 def payload_text(data: bytes) -> str:
@@ -106,7 +108,7 @@ def payload_text(data: bytes) -> str:
     return f"({len(data):,} bytes, no text) {data[:SHOWN].hex(' ')}{more}"
 
 
-def as_json(message: Shown) -> dict[str, Any]:
+def as_json(message: Shown, with_payload: bool = True) -> dict[str, Any]:
     """A message for a program."""
     found: dict[str, Any] = {}
     if message.seq is not None:
@@ -121,7 +123,8 @@ def as_json(message: Shown) -> dict[str, Any]:
         fields.setdefault(name, []).append(value)
     if fields:
         found["headers"] = fields
-    return found | payload_json(message.data) | dict(message.more or {})
+    payload = payload_json(message.data) if with_payload else {}
+    return found | payload | dict(message.more or {})
 
 
 def payload_json(data: bytes) -> dict[str, str]:

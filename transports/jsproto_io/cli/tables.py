@@ -1,4 +1,4 @@
-"""Streams, consumers and buckets as tables and lines for people.
+"""Streams, consumers, buckets and accounts as tables and lines for people.
 
 Rules
  * Pure functions from what the server says to renderables. Nothing here prints.
@@ -10,13 +10,14 @@ Not here: JSON, which is the server's own (``to_json``), and rates (``report``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from jsproto.grammar.account import AccountInfo, AccountLimits, AccountTier
 from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
 from jsproto.grammar.bucket_keys import STREAM_PREFIX, KeyValueEntry
 from jsproto.grammar.config import StreamConfig, StreamInfo
@@ -177,6 +178,38 @@ def consumer_table(info: ConsumerInfo) -> Table:
     if info.cluster:
         _add_cluster(table, info.cluster)
     _add_config(table, info.config)
+    return table
+
+
+def account_table(info: AccountInfo, server: str) -> Table:
+    """What an account uses, and of how much. ``server``: who says so."""
+    table = _pairs()
+    _add(table, "server", server)
+    if info.domain:
+        _add(table, "domain", info.domain)
+    if info.api is not None:
+        _add(table, "API requests", f"{info.api.total:,}, {info.api.errors:,} refused")
+    tiers: Mapping[str, AccountInfo | AccountTier] = info.tiers or {"": info}
+    for name, tier in tiers.items():
+        limits = tier.limits or AccountLimits()
+        within = f" of {name}" if name else ""
+        uses: tuple[tuple[str, int, int | None, Callable[[int], str]], ...] = (
+            ("streams", tier.streams, limits.max_streams, "{:,}".format),
+            ("consumers", tier.consumers, limits.max_consumers, "{:,}".format),
+            ("storage", tier.storage, limits.max_storage, size_text),
+            ("memory", tier.memory, limits.max_memory, size_text),
+        )
+        for what, used, most, text in uses:
+            limit = NO_LIMIT if most is None or most < 0 else f"of {text(most)}"
+            _add(table, f"{what}{within}", f"{text(used)}, {limit}")
+    return table
+
+
+def subject_list(subjects: Iterable[tuple[str, int]]) -> Table:
+    """A line for each subject."""
+    table = _list("subject", "messages")
+    for subject, count in subjects:
+        table.add_row(_plain(subject), f"{count:,}")
     return table
 
 

@@ -18,7 +18,8 @@ from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.consumer_options import ConsumerConfiguration, with_consumer
 from jsproto_io.cli.groups import CommandGroup
-from jsproto_io.cli.tables import consumer_list, consumer_table, kind_of
+from jsproto_io.cli.records import BadUsage
+from jsproto_io.cli.tables import config_changes, consumer_list, consumer_table, kind_of
 from jsproto_io.cli.terminal import check_somebody_can_be_asked, one_line, running
 
 if TYPE_CHECKING:
@@ -78,6 +79,33 @@ def create(common: Common, configuration: ConsumerConfiguration, stream: Stream,
             screen.dump(made.to_json())
         else:
             screen.say(f"consumer {made.name} of stream {stream} is there, {kind_of(made.config)}")
+
+
+@app.command("edit", epilog="Example: jsproto consumer edit ORDERS billing --ack-wait 1m --max-deliver 5")
+@with_common
+@with_consumer
+def edit(common: Common, configuration: ConsumerConfiguration, stream: Stream, consumer: Name) -> None:
+    """Change the configuration of a consumer: only what the options say."""
+    screen = common.screen()
+    with running(screen):
+        changes = configuration.changes()
+        if configuration.sourcing:
+            raise BadUsage("--sourcing is for a new consumer")
+        if not changes:
+            raise BadUsage("nothing to change: give an option such as --ack-wait")
+        if "filter_subject" in changes or "filter_subjects" in changes:  # one takes the place of the other
+            changes = {"filter_subject": None, "filter_subjects": None, **changes}
+        with common.connected("consumer edit") as (_, js):
+            before = js.consumer_info(stream, consumer).config
+            after = js.update_consumer(stream, consumer, **changes)
+        if common.as_json:
+            screen.dump(after.to_json())
+            return
+        lines = config_changes(before, after.config)
+        name = f"consumer {consumer} of stream {stream}"
+        screen.say(name + (" changed" if lines else " has that configuration already"))
+        for line in lines:
+            screen.say(line)
 
 
 @app.command("rm", epilog="Example: jsproto consumer rm ORDERS billing --force")

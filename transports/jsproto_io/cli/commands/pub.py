@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,10 @@ from jsproto_io.cli.records import BadInput, BadUsage, open_source, read_lines
 from jsproto_io.cli.terminal import Failure, running
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+Header = Annotated[
+    list[str] | None, typer.Option("--header", "-H", help="May be given again.", metavar="'NAME: VALUE'")
+]
 
 
 @app.command(
@@ -41,9 +46,7 @@ def pub(
         list[str] | None,
         typer.Option("--file", help="Each file is a message; - is all of standard input.", metavar="FILE"),
     ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", help="May be given again.", metavar="'NAME: VALUE'")
-    ] = None,
+    header: Header = None,
     msg_id: Annotated[
         str | None, typer.Option(help="Store it once. Of several, {n} is the number.", metavar="TEXT")
     ] = None,
@@ -57,6 +60,7 @@ def pub(
         str | None, typer.Option(help="The stream publishes it to --target after that time.", metavar="DURATION")
     ] = None,
     target: Annotated[str | None, typer.Option(help="With --delay: where to.", metavar="SUBJECT")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Publish the BODY so often.", metavar="N")] = 1,
     core: Annotated[bool, typer.Option("--core", help="No stream has to store it.")] = False,
 ) -> None:
     """Publish, and wait until a stream has stored it.
@@ -77,12 +81,14 @@ def pub(
         return f"; {values.counted(stored, 'message')} {done} before" if stored else ""
 
     with running(screen, lambda: stored, note, lambda: {done: stored}):
-        many = body is None and len(file or ()) != 1
+        if count > 1 and body is None:
+            raise BadUsage("--count needs a BODY")
+        many = count > 1 or (body is None and len(file or ()) != 1)
         if core and any(each is not None for each in (msg_id, ttl, delay, target)):
             raise BadUsage("--core goes without --msg-id, --ttl, --delay and --target, which are for streams")
         _check_stored(many, msg_id, delay, target)
         options = _options(header, ttl, delay, target)
-        payloads = _payloads(body, file)
+        payloads = _payloads(body, file, count)
         with common.connected("pub", event_cb=on_event) as (nc, js):
             ack, duplicates = None, 0
             for number, payload in enumerate(payloads, 1):
@@ -149,7 +155,7 @@ def _options(header: list[str] | None, ttl: str | None, delay: str | None, targe
     return options
 
 
-def _payloads(body: str | None, files: list[str] | None) -> Iterator[bytes]:
+def _payloads(body: str | None, files: list[str] | None, count: int) -> Iterator[bytes]:
     """What to publish. Files are read at once, so that a missing one is reported before anything is sent.
 
     Raises:
@@ -158,12 +164,19 @@ def _payloads(body: str | None, files: list[str] | None) -> Iterator[bytes]:
     if body is not None:
         if files:
             raise BadUsage("give a BODY or --file, not both")
-        return iter([body.encode(errors="surrogateescape")])
+        return repeat(body.encode(errors="surrogateescape"), count)
     if files:
         return iter([_content(path) for path in files])
     if sys.stdin is None or sys.stdin.isatty():
         raise BadUsage("nothing to publish: give a BODY, --file, or lines on standard input")
     return _lines()
+
+
+def read_body(given: str | None) -> bytes:
+    """A payload: what is given, or else all of standard input. At a terminal it is empty."""
+    if given is not None:
+        return given.encode(errors="surrogateescape")
+    return b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
 def _content(path: str) -> bytes:

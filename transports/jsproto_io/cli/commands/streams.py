@@ -18,7 +18,7 @@ from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.configuring import Configuration, with_configuration
 from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
-from jsproto_io.cli.tables import config_changes, stream_list, stream_table
+from jsproto_io.cli.tables import config_changes, stream_list, stream_table, subject_list
 from jsproto_io.cli.terminal import check_somebody_can_be_asked, running
 from jsproto_io.cli.values import counted
 
@@ -135,6 +135,55 @@ def purge(
             screen.dump({"ok": True, "stream": stream, "purged": purged})
         else:
             screen.say(f"{counted(purged, 'message')} deleted from stream {stream}")
+
+
+@app.command("subjects", epilog="Example: jsproto stream subjects ORDERS 'orders.eu.>' --top 10")
+@with_common
+def subjects(
+    common: Common,
+    stream: Name,
+    pattern: Annotated[
+        str, typer.Argument(help="Only subjects that match, wildcards allowed.", metavar="FILTER", show_default=False)
+    ] = ">",
+    top: Annotated[int | None, typer.Option(min=1, help="The N with most messages, most first.", metavar="N")] = None,
+) -> None:
+    """List the subjects of a stream's messages. With --quiet only their names."""
+    screen = common.screen()
+    with running(screen), common.connected("stream subjects") as (_, js):
+        found = [*js.stream_subjects(stream, pattern).items()]
+        if top is not None:
+            found = sorted(found, key=lambda each: -each[1])[:top]
+        if common.as_json:
+            for subject, count in found:
+                screen.dump({"subject": subject, "messages": count})
+        elif common.quiet:
+            for subject, _count in found:
+                screen.write(f"{subject}\n".encode(errors="surrogateescape"))
+        elif found:
+            screen.out.print(subject_list(found))
+        else:
+            screen.say("no subjects")
+
+
+@app.command("rmm", epilog="Example: jsproto stream rmm ORDERS 17 --force")
+@with_common
+def rmm(
+    common: Common,
+    stream: Name,
+    seq: Annotated[int, typer.Argument(min=1, help="Its sequence.", metavar="SEQ", show_default=False)],
+    force: Force = False,
+) -> None:
+    """Delete one message of a stream, and have its bytes overwritten."""
+    screen = common.screen()
+    with running(screen):
+        if not force:
+            check_somebody_can_be_asked()
+        with common.connected("stream rmm") as (_, js):
+            if not force:
+                message = js.get_msg(stream, seq, level="leader")
+                screen.confirm(f"Delete message {seq:,} of stream {stream}, of {message.subject}?")
+            js.secure_delete_msg(stream, seq)
+        done(common, {"stream": stream, "seq": seq}, f"message {seq:,} of stream {stream} deleted")
 
 
 @app.command("rm", epilog="Example: jsproto stream rm ORDERS --force")

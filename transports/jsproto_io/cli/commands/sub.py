@@ -34,6 +34,7 @@ def sub(
     ],
     queue: Annotated[str | None, typer.Option(help="Share the messages in this group.", metavar="NAME")] = None,
     count: Count = None,
+    headers_only: Annotated[bool, typer.Option("--headers-only", help="Print no payloads.")] = False,
     raw: Raw = False,
     null: Null = False,
 ) -> None:
@@ -43,7 +44,9 @@ def sub(
 
     with running(screen, note=lambda: f"; {taken:,} received" if taken else "", data=lambda: {"received": taken}):
         check_raw(raw, null, common.as_json)
-        printer = Printer(screen, raw, raw_end(null))
+        if raw and headers_only:
+            raise BadUsage("give --raw or --headers-only, not both")
+        printer = Printer(screen, raw, raw_end(null), headers_only=headers_only)
         options: dict[str, Any] = {"event_cb": LinkNotes(screen), "max_reconnect_attempts": -1}
         with common.connected("sub", **options) as (nc, _), nc.subscribe(subject, queue=queue) as subscription:
             nc.flush()
