@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "mirror": ("mirror", "Copy a stream into another one, each message once."),
     "account": ("account", "Show the limits of the account, and what it uses."),
     "rtt": ("rtt", "Measure the round trip to the server."),
+    "server": ("server", "Check servers, streams and consumers, for monitors."),
     "bench": ("bench", "Measure publishing and reading on your server."),
     "serve": ("serve", "Run a JetStream server in memory, for tests."),
     "demo": ("demo", "Send real flight records in, read them back, compare."),
@@ -96,7 +97,7 @@ class LazyGroup(CommandGroup):
             if not standalone:
                 raise
             complain(error)
-            sys.exit(2)
+            sys.exit(3 if " server check" in command_path(error) else 2)  # monitors read 2 as an alarm
 
 
 def complain(error: Any) -> None:
@@ -105,5 +106,9 @@ def complain(error: Any) -> None:
         error.show()
         return
     text = error.format_message().rstrip(".")
-    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "jsproto"
-    Screen().complain(one_line(f"{text}: see {path} --help"))
+    Screen().complain(one_line(f"{text}: see {command_path(error)} --help"))
+
+
+def command_path(error: Any) -> str:
+    """The command that was used in a wrong way."""
+    return str(error.ctx.command_path) if getattr(error, "ctx", None) is not None else "jsproto"
