@@ -34,7 +34,7 @@ import pyspark_jetstream
 from jsproto.grammar.position import StreamPosition
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
-from pyspark_jetstream import JetStreamDataSource
+from pyspark_jetstream import JetStreamDataSource, foreign_names
 from pyspark_jetstream.offsets import (
     SplitPlan,
     check_streams,
@@ -125,8 +125,39 @@ def test_options_with_another_value() -> None:
         attrs.evolve(options, subject="a..b")
 
 
+FOREIGN = (
+    "startingOffsetsByTimestamp endingOffsetsByTimestamp maxBytesPerTrigger subscribe subscribePattern assign filter "
+    "limit startOffset topic kafka.bootstrap.servers kafka.security.protocol versionAsOf msgId exactlyOnce"
+)
+
+
+@promise("An option that is not known is refused.")
+@pytest.mark.parametrize("name", FOREIGN.split())
+def test_options_of_other_sources(name: str) -> None:
+    """They are answered with ours, of which there is each."""
+    for options in (reading, writing):
+        with pytest.raises(OptionError, match=f"there is no option '{name}' for a (read|write): [^\n]+$"):
+            options(**{name: "x"})
+
+
+def test_what_others_are_answered() -> None:
+    ours = {
+        each
+        for kind in (ReadOptions, WriteOptions, ConnectionOptions)
+        for _, option in options_of(kind)
+        for each in option.names
+    }
+    for name, text in foreign_names.ANSWERS.items():
+        assert name == name.lower()
+        assert name not in map(str.lower, ours)
+        assert {*re.findall(r"(?<=give option )\w+(?:\.\w+)?", text)} <= ours
+
+
 def test_names_that_spark_adds() -> None:
-    given = {"servers": "a", "path": "S", "paths": "[]", "option.stream": "S", "owner": "me"}
+    given = {
+        "servers": "a", "path": "S", "paths": "[]", "option.stream": "S", "owner": "me", "checkpointLocation": "c",
+        "queryName": "q", "asyncProgressTrackingEnabled": "false", "__partition_columns": "[]",
+    }  # fmt: skip
     assert (read_options(given).streams, write_options(given).stream) == (("S",), "S")
 
 
@@ -171,7 +202,11 @@ def test_secrets_are_not_shown() -> None:
         ({"kvBucket": "K", "stream": "", "kvKeys": "a..b"}, "option kvKeys cannot be 'a..b': a subject must not"),
         ({"kvBucket": "K", "stream": "", "includeHeaders": "true"}, "includeHeaders and kvBucket exclude each other"),
         ({"kvBucket": "K", "stream": "", "endingOffsets": '{"K": 7, "KV_K": 9}'}, "bucket K has two offsets"),
-        ({"startingOffset": "1"}, "there is no option 'startingoffset'; did you mean 'startingOffsets'?"),
+        ({"startingOffset": "1"}, "no option 'startingOffset' for a read; did you mean 'startingOffsets' or"),
+        ({"MAXrecordsPartition": "1"}, "for a read; did you mean 'maxRecordsPerPartition' or 'minPartitions'"),
+        ({"nats.pasword": "geheim"}, "no option 'nats.pasword' for the connection; did you mean 'nats.password'"),
+        ({"zzz": "1"}, "there is no option 'zzz' for a read"),
+        ({"subject": "a,b"}, "option subject takes one subject or pattern, not 'a,b': take a pattern that matches all"),
         ({"startingOffsets": "first"}, "option startingOffsets cannot be 'first': earliest, latest, or JSON"),
         ({"startingOffsets": "{}"}, "cannot be '{}'"),
         ({"startingOffsets": "[1]"}, "cannot be"),
@@ -205,6 +240,7 @@ def test_a_read_that_cannot_be(options: dict[str, str], message: str) -> None:
     [
         ({"stream": ""}, "option stream is missing"),
         ({"stream": "A,B"}, "a sink writes to one stream"),
+        ({"deliverey": "atomic"}, "there is no option 'deliverey' for a write; did you mean 'delivery'?"),
         ({"subject": "a.*"}, "option subject cannot be 'a.*'"),
         ({"delivery": "exactly"}, "option delivery cannot be 'exactly': fast, fastDedup or atomic"),
         ({"maxOutstandingAcks": "4"}, "must be 1 to 3"),

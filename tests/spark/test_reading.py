@@ -131,7 +131,10 @@ def test_what_was_wanted_has_gone(nc: Connection, stream: Made, load: Any) -> No
         ({"path": "NOWHERE"}, "OptionError: there is no stream NOWHERE\n"),
         ({}, "OptionError: option stream is missing"),
         ({"path": "A", "servers": ""}, "OptionError: option servers is missing"),
-        ({"path": "A", "maxOffsetPerTrigger": "1"}, "there is no option 'maxoffsetpertrigger'; did you mean"),
+        (
+            {"path": "A", "maxOffsetPerTrigger": "1"},
+            "there is no option 'maxoffsetpertrigger' for a read; did you mean",
+        ),
         (
             {"path": "A", "batchSize": "many"},
             "OptionError: option batchSize cannot be 'many': a number from 1 to 1000000\n",

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from jsproto.errors import LocalProtocolError
+from pyspark_jetstream.foreign_names import answer, is_sparks
 from pyspark_jetstream.security import content_of
 
 Check: TypeAlias = Callable[[Any, "attrs.Attribute[Any]", Any], None]
@@ -28,6 +29,8 @@ PATH: Final = "path"
 """Spark's own name for the argument of ``load`` and ``save``."""
 CONTENT: Final = ".content"
 """What is added to the name of an option that names a file, for what such a file holds."""
+NEAR: Final = 3  # names that an error lists, at most
+NEARNESS: Final = 0.6  # of a misspelt name, from 0 to 1
 _OPTION: Final = "option"
 _SECONDS: Final = "seconds, or such as 500ms, 30s, 15m or 2h; a day at most"
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
@@ -156,22 +159,18 @@ class GivenOptions:
         """Check the names. OptionError for one that cannot be.
 
         ``known`` are the classes whose options count, ``others`` is the class of the other direction, and
-        ``direction`` is "read" or "write". Spark adds keys of its own ("path", "option.stream", "owner"), so an unknown
-        name is only refused if it is nearly a known one.
+        ``direction`` is "read" or "write".
         """
         self._given = {name.lower(): value for name, value in options.items()}
         names = {name.lower(): name for kind in known for _, each in options_of(kind) for name in each.names}
+        names |= {f"{name}{CONTENT}".lower(): f"{name}{CONTENT}" for name in names.values() if name in _files(known)}
         for _, other in options_of(others):
             if other.name.lower() not in names and self.text(other.name) is not None:
                 raise OptionError(f"option {other.name} is not for a {direction}")
-        files = {each.name.lower() + CONTENT for kind in known for _, each in options_of(kind) if each.file}
-        likely = [name for name in names if name != PATH and not name.startswith(CONNECTION)]
-        for name in [each for each in self._given if each not in names and each not in files]:
-            if name.startswith(CONNECTION):
-                raise OptionError(f"there is no option {name!r} for the connection")
-            meant = get_close_matches(name, likely, 1, 0.85)
-            if meant:
-                raise OptionError(f"there is no option {name!r}; did you mean {names[meant[0]]!r}?")
+        for name in options:
+            if name.lower() not in names and not is_sparks(name.lower()):
+                where = "the connection" if name.lower().startswith(CONNECTION) else f"a {direction}"
+                raise OptionError(f"there is no option {name!r} for {where}{_instead(name.lower(), names)}")
 
     def text(self, name: str) -> str | None:
         """What was given, without spaces around it. None: nothing, or spaces."""
@@ -208,6 +207,19 @@ class GivenOptions:
             return content if path is None else content_of(name, path)
         except ValueError as error:
             raise OptionError(str(error)) from None
+
+
+def _files(kinds: Sequence[type]) -> set[str]:
+    return {each.name for kind in kinds for _, each in options_of(kind) if each.file}
+
+
+def _instead(name: str, names: Mapping[str, str]) -> str:
+    """What an error adds to the name of an option that there is not. ``names``: those that there are."""
+    meant = answer(name)
+    if meant is not None:
+        return f": {meant}"
+    near = get_close_matches(name, names.keys() - {PATH}, NEAR, NEARNESS)
+    return f"; did you mean {' or '.join(repr(names[each]) for each in near)}?" if near else ""
 
 
 def _flag(text: str) -> bool:

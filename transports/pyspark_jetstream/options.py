@@ -80,6 +80,11 @@ def _subject(text: str) -> str:
 
 
 def _filter(text: str) -> str:
+    if "," in text:
+        raise OptionError(
+            f"option subject takes one subject or pattern, not {text!r}: take a pattern that matches all of them, and "
+            "filter the DataFrame"
+        )
     check_subject(text, wildcards=True)
     return text
 

@@ -88,6 +88,8 @@ class PushdownReader(JetStreamReader):
             pattern = f"{pushed.value}>"
         else:
             return
+        if "," in pattern:  # which no option has
+            return
         try:
             check_subject(pattern.removesuffix(".>"))
             check_subject(pattern, wildcards=True)
