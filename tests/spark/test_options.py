@@ -126,7 +126,7 @@ def test_options_with_another_value() -> None:
 
 
 FOREIGN = (
-    "startingOffsetsByTimestamp endingOffsetsByTimestamp maxBytesPerTrigger subscribe subscribePattern assign filter "
+    "startingOffsetsByTimestamp endingOffsetsByTimestamp subscribe subscribePattern assign filter "
     "limit startOffset topic kafka.bootstrap.servers kafka.security.protocol versionAsOf msgId exactlyOnce"
 )
 

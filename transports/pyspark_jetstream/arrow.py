@@ -39,14 +39,14 @@ class BatchBuilder:
     """Arrow batches of one schema, out of columns of stored messages.
 
     ``names``: what names their rows, beside the sequence: the numbers of the task and of its attempt (``origins``).
-    Attributes: ``rows`` (added since the last batch).
+    Attributes: ``rows`` (added since the last batch), ``bytes`` (which their columns take, but for numbers).
     """
 
     def __init__(
         self, schema: StructType, stream: str, options: ReadOptions, names: tuple[int, int | None] = (0, None)
     ) -> None:
         self.schema = arrow_schema(schema)
-        self.rows = 0
+        self.rows = self.bytes = 0
         self._stream = stream
         self._names = names
         self._hidden = frozenset[str]() if options.include_bookkeeping else BATCH_HEADERS
@@ -57,7 +57,9 @@ class BatchBuilder:
     def add(self, part: StoredColumns) -> None:
         """These messages come next."""
         for name, pieces in zip(self.schema.names, self._pieces, strict=True):
-            pieces.append(self._piece(name, part))
+            piece = self._piece(name, part)
+            pieces.append(piece)
+            self.bytes += getattr(piece, "nbytes", 0)
         self.rows += len(part.seqs)
 
     def batch(self) -> pa.RecordBatch:
@@ -66,7 +68,7 @@ class BatchBuilder:
             self._column(column.name, column.type, pieces)
             for column, pieces in zip(self.schema, self._pieces, strict=True)
         ]
-        self.rows = 0
+        self.rows = self.bytes = 0
         self._pieces = [[] for _ in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

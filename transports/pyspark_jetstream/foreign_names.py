@@ -41,7 +41,6 @@ ANSWERS: Final = {
     "topic": f"{_STREAM}, and for a write option or column subject",
     "key": "add a column subject",
     # Delta's and those of files
-    "maxbytespertrigger": "give option maxOffsetsPerTrigger",
     "maxfilespertrigger": "give option maxOffsetsPerTrigger",
     "startingversion": _START,
     "startversion": _START,

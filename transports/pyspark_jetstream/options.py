@@ -247,6 +247,7 @@ def _check_sourcing(options: ReadOptions, field: attrs.Attribute[Any], mode: Rea
         "kvBucket": options.kv_bucket,
         "startingOffsets": options.starting_offsets,
         "startingTimestamp": options.starting_timestamp,
+        "maxBytesPerTrigger": options.max_bytes_per_trigger,
         "minOffsetsPerTrigger": options.min_offsets_per_trigger,
     }
     for name, value in unfit.items():
@@ -317,6 +318,9 @@ class ReadOptions:
         "maxOffsetsPerTrigger", "sequences in a micro-batch. On Spark 4.1 the first micro-batch of a query, and "
         "`availableNow`, take everything", shown="all",
     )  # fmt: skip
+    max_bytes_per_trigger: int | None = count(
+        "maxBytesPerTrigger", "bytes in a micro-batch, about: by the mean size of a stream's messages", shown="all"
+    )
     min_offsets_per_trigger: int | None = count(
         "minOffsetsPerTrigger", "sequences for which a micro-batch waits", shown="none"
     )
@@ -342,7 +346,9 @@ class ReadOptions:
         "`Nats-Batch-*`", False,
     )  # fmt: skip
     batch_size: int = count("batchSize", "rows of an Arrow batch", 10_000, 1_000_000)
-    max_bytes: int = count("maxBytes", "bytes asked for at once", 8 * 1024**2, 48 * 1024**2, shown="8 MiB")
+    max_bytes: int = count(
+        "maxBytes", "bytes asked for at once, and of an Arrow batch", 8 * 1024**2, 48 * 1024**2, shown="8 MiB"
+    )
     num_retries: int = option(
         "fetch.numRetries", "tries in a row, after a failed one, before a task fails", parse=_natural, default=3,
         form="a number from 0 on", shown="3",

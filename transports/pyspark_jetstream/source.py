@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -62,9 +62,14 @@ from pyspark_jetstream.ranges import check_count, matching, read_range, without_
 from pyspark_jetstream.schema import check_columns, check_read_schema
 
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
 except ImportError:  # before 4.2 Spark admits everything, and so it is limited here
-    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 HAS_LIMITS: Final = ReadMaxRows is not None
@@ -123,7 +128,7 @@ class Reads:
 def batches(
     pieces: Iterator[StoredColumns], wanted: Range, builder: BatchBuilder, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of at least ``batchSize`` rows, but for the last, of what is to be seen of ``pieces``.
+    """Arrow batches of what is to be seen of ``pieces``, of ``batchSize`` rows or ``maxBytes`` and a piece, at most.
 
     Raises: DataLossError: there are not as many messages as the range should have.
     """
@@ -135,7 +140,7 @@ def batches(
             seen = without_markers(seen)
         if seen.seqs:
             builder.add(seen)
-        if builder.rows >= options.batch_size:
+        if builder.rows >= options.batch_size or builder.bytes >= options.max_bytes:
             yield builder.batch()
     check_count(found, wanted, options)
     if builder.rows:
@@ -192,9 +197,11 @@ class StreamReads(Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client = ReconnectingClient(options.connection)
 
     def getDefaultReadLimit(self) -> Any:
-        """``maxOffsetsPerTrigger`` as Spark has it."""
-        most = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """``maxOffsetsPerTrigger`` or ``maxBytesPerTrigger`` as Spark has it, which takes one of them."""
+        most, most_bytes = self.options.max_offsets_per_trigger, self.options.max_bytes_per_trigger
+        if most is None:
+            return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
+        return ReadMaxRows(most)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -247,16 +254,23 @@ class JetStreamStreamReader(StreamReads):
         check_streams(since, self.options.streams)
         if self._until is None and self._is_too_early(since, self._ends()):
             return begin
-        most = self.options.max_offsets_per_trigger if start is None else getattr(limit, "max_rows", None)
-        begins, end = self._client.request(lambda js: self._next(js, since, most))
+        limits = self._limits(start is None, limit)
+        begins, end = self._client.request(lambda js: self._next(js, since, limits))
         if is_same(since, end):  # split as it was, or Spark would take it for a new one
             return begin
         begun = {name: begins[name] for name in end if is_initial(begin) or name not in since}
         moved = {name: begins[name] for name in end.keys() - begun.keys() if not is_at(begins[name], since[name])}
         return encode_offset(end, self.split_plan, begins=begun, moved=moved)
 
+    def _limits(self, is_default: bool, limit: Any) -> Limits:
+        """The limits of a micro-batch, when Spark names one of them, or (``is_default``) those of the options."""
+        rows, of_bytes = (getattr(limit, name, None) for name in ("max_rows", "max_bytes"))
+        if is_default or rows is not None or of_bytes is not None:
+            of_bytes = self.options.max_bytes_per_trigger
+        return Limits(self.options.max_offsets_per_trigger if is_default else rows, of_bytes)
+
     def _next(
-        self, js: JetStream, since: Mapping[str, StreamPosition], most: int | None
+        self, js: JetStream, since: Mapping[str, StreamPosition], limits: Limits
     ) -> tuple[dict[str, StreamPosition], dict[str, StreamPosition]]:
         """Where the next micro-batch begins, and where it ends. DataLossError.
 
@@ -276,7 +290,8 @@ class JetStreamStreamReader(StreamReads):
         latest = self._until or self._ends()
         spans = {name: (begins[name].seq, place.seq) for name, place in latest.items()}
         ends = {}
-        for name, seq in share(spans, most).items():
+        sizes = {name: mean_size(self._infos[name]) for name in latest}
+        for name, seq in share(spans, limits.sequences(spans, sizes)).items():
             if seq == latest[name].seq:
                 ends[name] = latest[name]
             elif seq == begins[name].seq:
@@ -363,6 +378,27 @@ class JetStreamStreamReader(StreamReads):
                 return True
             self._nothing_before[stream] = until
         return False
+
+
+class Limits(NamedTuple):
+    """How much a micro-batch has, at most: sequences, and bytes. None: all that there is."""
+
+    most: int | None
+    most_bytes: int | None
+
+    def sequences(self, spans: Mapping[str, tuple[int, int]], sizes: Mapping[str, float]) -> int | None:
+        """How many sequences that is, at least one. ``spans`` are those of ``share``, ``sizes`` bytes of a sequence."""
+        if self.most_bytes is None:
+            return self.most
+        waiting = {name: max(latest - begin, 0) for name, (begin, latest) in spans.items()}
+        whole = sum(count * sizes[name] for name, count in waiting.items())
+        fitting = max(int(sum(waiting.values()) * self.most_bytes / whole), 1) if whole else None
+        return min((each for each in (self.most, fitting) if each is not None), default=None)
+
+
+def mean_size(info: StreamInfo) -> float:
+    """Bytes in a stream, with subjects and headers, for each of its sequences."""
+    return info.state.bytes / max(end_of(info) - first_of(info), 1)
 
 
 def share(spans: Mapping[str, tuple[int, int]], most: int | None) -> dict[str, int]:
