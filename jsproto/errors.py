@@ -677,6 +677,13 @@ class BucketNotFoundError(BucketError):
         super().__init__(bucket, "it does not exist")
 
 
+class BucketExistsError(BucketError):
+    """A bucket of that name exists, with another configuration."""
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__(bucket, "it exists with another configuration: bind to it, or change it by update_bucket")
+
+
 class BadBucketError(BucketError):
     """The stream of that name is no bucket. ``field`` of its configuration says so."""
 
@@ -686,7 +693,10 @@ class BadBucketError(BucketError):
 
 
 class KeyNotFoundError(BucketError):
-    """A key has no value. ``key`` is its name, ``revision`` that of its marker, 0 without one."""
+    """A key has no value. ``key`` is its name.
+
+    ``revision``: the one that was asked for, or that of the marker. 0 without either.
+    """
 
     def __init__(self, bucket: str, key: str, text: str = "it has no value", revision: int = 0) -> None:
         super().__init__(bucket, f"key {key!r:.200}: {text}")

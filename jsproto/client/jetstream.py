@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Unpack, cast
 
-from jsproto.client.bucket.bucket import Bucket, bind_bucket
+from jsproto.client.bucket.bucket import Bucket, bind_bucket, new_bucket
 from jsproto.client.bucket.bucket_options import KeyOptions, NewBucketOptions
 from jsproto.client.bucket.entries import of_bucket
 from jsproto.client.bucket.manage import names as bucket_names
@@ -217,7 +217,7 @@ class JetStream(Reads, Subscriptions):
         """Create a bucket, or find it with the same configuration. ``options``: see ``BucketOptions``, ``KeyOptions``.
 
         The ticket fails with:
-            StreamNameExistError: the bucket exists with another configuration.
+            BucketExistsError: the bucket exists with another configuration.
 
         Raises:
             LocalProtocolError: the name, or an option, cannot be.
@@ -227,7 +227,7 @@ class JetStream(Reads, Subscriptions):
         keys, wanted = checked(KeyOptions, given), cast("BucketOptions", rest)
         config = BucketConfig.of(name, self.session.server, **wanted)
         asked = self.create_stream(config.stream, now=now, timeout=timeout)
-        return self.session.run(bind_bucket(self, name, asked, keys))
+        return self.session.run(new_bucket(self, name, asked, keys))
 
     @explained(KeyOptions)
     def bucket(

@@ -5,12 +5,12 @@ Rules:
 * A bucket ``B`` is the stream ``KV_B``. Its key ``K`` is the subject ``$KV.B.K``.
 * A key is tokens of ``A-Z a-z 0-9 - / _ =`` joined by dots. A filter may have ``*`` and ``>`` as whole tokens.
 * Names, keys and filters that callers give are checked. Readers take every key that a server has.
+* Keys that begin with ``_kv`` are reserved (ADR-6): they are refused, and not shown. ``validate_keys=False`` has them.
 * Keys in a mirror have the subjects of the origin: they are read there, and written to the origin.
 * ``KV-Operation`` marks a key as deleted. So does ``Nats-Marker-Reason``, by which servers mark what has expired.
 * A marker for a reason that is unknown deletes, too: markers have no value.
 
-Not here: configurations (``bucket_config``), other spellings of keys (``key_codecs``), transactions. Nobody enforces
-that keys which begin with ``_kv`` are reserved.
+Not here: configurations (``bucket_config``), other spellings of keys (``key_codecs``), transactions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
 from jsproto._event import event
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import LocalProtocolError, WrongTypeError
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import first_value, last_value
 from jsproto.grammar.jsack import JSAck
@@ -38,10 +38,11 @@ Operation: TypeAlias = Literal["PUT", "DEL", "PURGE"]
 """What a revision did. "DEL" keeps the history of the key, and "PURGE" does not."""
 
 _PURGED: Final = (b"MaxAge", b"Purge")  # reasons of markers that keep no history
+_RESERVED: Final = "_kv"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TOKEN: Final = r"[-/_=A-Za-z0-9]+"
-_KEY: Final = re.compile(rf"{_TOKEN}(?:\.{_TOKEN})*")
-_FILTER: Final = re.compile(rf"(?:(?:\*|{_TOKEN})\.)*(?:\*|>|{_TOKEN})")
+_KEY: Final = re.compile(rf"(?!{_RESERVED}){_TOKEN}(?:\.{_TOKEN})*")
+_FILTER: Final = re.compile(rf"(?!{_RESERVED})(?:(?:\*|{_TOKEN})\.)*(?:\*|>|{_TOKEN})")
 
 
 def check_bucket(name: str) -> str:
@@ -59,9 +60,11 @@ def check_key(key: str) -> str:
     """``key``, which every client takes.
 
     Raises:
-        LocalProtocolError: it is no text, or has other characters, an empty token, or a dot at its end.
+        LocalProtocolError: it is no text, or has other characters, an empty token, or a dot at its end, or is reserved.
     """
     if not _is(_KEY, key):
+        if str(key).startswith(_RESERVED):
+            raise LocalProtocolError(f"keys that begin with {_RESERVED} are reserved: {key!r:.200}")
         raise LocalProtocolError(f"a key is tokens of A-Z a-z 0-9 - / _ = joined by dots, not {key!r:.200}")
     return key
 
@@ -116,7 +119,7 @@ class KeySpace:
     Attributes: ``bucket`` and ``stream``, their names, and ``codec``, None where keys have one spelling alone.
     """
 
-    __slots__ = ("_origin", "_read", "_validates", "_written", "bucket", "codec", "stream")
+    __slots__ = ("_hidden", "_origin", "_read", "_validates", "_written", "bucket", "codec", "stream")
 
     def __init__(
         self,
@@ -138,6 +141,7 @@ class KeySpace:
         self._read = f"$KV.{self._origin}."
         self._written = f"{write_prefix}.{self._read}" if write_prefix else self._read
         self._validates = validate_keys
+        self._hidden: str | tuple[()] = self._read + _RESERVED if validate_keys else ()
 
     def as_stored(self) -> KeySpace:
         """The same keys as the stream has them: no codec, no check but that of subjects."""
@@ -153,6 +157,8 @@ class KeySpace:
 
     def pattern(self, pattern: str) -> str:
         """The subjects of the keys that a filter matches. LocalProtocolError if it is none."""
+        if not isinstance(pattern, str):
+            raise WrongTypeError(f"a filter is a str, and several are separate arguments, not {pattern!r:.100}")
         stored = pattern if self.codec is None else _spelled(self.codec.encode_filter, pattern)
         if self._validates:
             check_filter(stored)
@@ -169,6 +175,10 @@ class KeySpace:
             except ValueError:
                 pass
         return stored
+
+    def hides(self, subject: str) -> bool:
+        """Whether a stored message is of a key that is reserved."""
+        return subject.startswith(self._hidden)
 
     def _checked(self, key: str) -> str:
         stored = key if self.codec is None else _spelled(self.codec.encode, key)

@@ -23,11 +23,13 @@ SPACE = KeySpace("B")
 class Watched(Reading):
     """A watch of a stream that ends at 9, and whose consumer has some messages."""
 
-    def __init__(self, pending: int = 3, **options: Any) -> None:
+    def __init__(self, pending: int = 3, end: int | None = None, at: int = 0, **options: Any) -> None:
+        """``end``: what the leader says."""
         super().__init__(ConsumerConfig(filter_subject="s.a"), answer=False)
         self.last_seq = 9
-        self.created(at=0, pending=pending)
-        self.watch = Watch(self.ordered, SPACE, WatchPlan.of(SPACE, (), **options))  # type: ignore[arg-type]
+        self.created(at=at, pending=pending)
+        plan = WatchPlan.of(SPACE, (), **options)
+        self.watch = Watch(self.h.js, self.ordered, SPACE, plan, end)  # type: ignore[arg-type]
 
     def pop(self, most: int = 100) -> list[int | None]:
         return [None if entry is None else entry.revision for entry in self.watch.pop_many(most, self.h.now)]
@@ -107,7 +109,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[KeyValueEntry]:
     entries: list[KeyValueEntry] = []
 
     def present(js: Any, keys: Any, plan: WatchPlan, now: float) -> Any:
-        assert plan.config == {"headers_only": True, "deliver_policy": "last_per_subject"}
+        assert plan.config == {"headers_only": True, "deliver_policy": "last_per_subject", "idle_heartbeat": 5.0}
         assert not plan.ignores_deletes
         return entries
         yield

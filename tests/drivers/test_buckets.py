@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from jsproto.api_errors import MessageTTLDisabledError, StreamNameExistError, StreamNotFoundError
+from jsproto.api_errors import MessageTTLDisabledError, StreamNameExistError
 from jsproto.errors import (
     BadBucketError,
+    BucketExistsError,
     BucketNotFoundError,
     ConnectionClosedError,
     Error,
@@ -22,7 +23,6 @@ from jsproto.errors import (
     KeyWrongLastSequenceError,
     LocalProtocolError,
     NoRespondersError,
-    NoStreamResponseError,
     TimeoutError,
 )
 from jsproto.grammar.key_codecs import Base64Keys, PathKeys, chained
@@ -63,8 +63,9 @@ async def test_the_life_of_a_bucket(server: Any, connect: Connect) -> None:
         assert bucket.stream == f"KV_{bucket.name}"
         assert (bucket.config.history, bucket.config.ttl, bucket.config.description) == (3, 3600.0, "d")
         assert (await js.bucket(bucket.name)).config.history == 3
-        with pytest.raises(StreamNameExistError):
+        with pytest.raises(BucketExistsError, match="update_bucket") as raised:
             await js.create_bucket(bucket.name, history=4)
+        assert isinstance(raised.value.__cause__, StreamNameExistError)
         await bucket.put("k", b"1")
         status = await bucket.status()
         assert (status.bucket, status.values, status.last_revision) == (bucket.name, 1, 1)
@@ -81,12 +82,23 @@ async def test_the_life_of_a_bucket(server: Any, connect: Connect) -> None:
             await js.delete_bucket(other.name)
         with pytest.raises(BucketNotFoundError):
             await js.bucket(other.name)
+
+
+async def test_a_bucket_that_is_not_there(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js = nc.jetstream(retry_attempts=0)
+        bucket = await js.create_bucket(unique("B"))
+        await js.delete_bucket(bucket.name)
+        for verb, arguments, options in (
+            ("get", ("k",), {}), ("get", ("k",), {"level": "direct"}), ("get", ("k",), {"level": "leader"}),
+            ("get_many", (["k"],), {}), ("put", ("k", b""), {}), ("create", ("k", b""), {}),
+            ("update", ("k", b"", 1), {}), ("delete", ("k",), {}), ("purge", ("k",), {}), ("keys", (), {}),
+            ("history", (), {}), ("watch", (), {}), ("snapshot", (), {}), ("purge_deletes", (), {}), ("status", (), {}),
+        ):  # fmt: skip
+            with pytest.raises(BucketNotFoundError):
+                await getattr(bucket, verb)(*arguments, **options)
         with pytest.raises(BucketNotFoundError):
-            await other.get("k")
-        with pytest.raises(BucketNotFoundError):
-            await other.keys()
-        with pytest.raises(NoStreamResponseError):
-            await other.put("k", b"")
+            await js.update_bucket(bucket.name, history=2)
 
 
 async def test_every_option(server: Any, connect: Connect) -> None:
@@ -131,6 +143,13 @@ async def test_the_life_of_a_key(server: Any, connect: Connect) -> None:
         with pytest.raises(KeyWrongLastSequenceError) as raised:
             await bucket.update("k.a", b"3", 1)
         assert raised.value.revision == 2
+        for verb, arguments in (
+            (bucket.update, ("k.a", b"3", "1")),
+            (bucket.delete, ("k.a",)),
+            (bucket.purge, ("k.a",)),
+        ):
+            with pytest.raises(LocalProtocolError, match="^last is a whole number"):
+                await verb(*arguments, **({} if arguments[1:] else {"last": "1"}))
         assert await bucket.put("k.a", b"3") == 3
         entry = await bucket.get("k.a")
         assert (entry.bucket, entry.key, entry.value, entry.revision) == (bucket.name, "k.a", b"3", 3)
@@ -150,11 +169,16 @@ async def test_the_life_of_a_key(server: Any, connect: Connect) -> None:
         assert await bucket.create("k.a", b"4") == 5
         assert await bucket.purge("k.a", last=5) == 6
         assert [seen(each) for each in await bucket.history()] == [("k.a", "PURGE")]
-        with pytest.raises(KeyNotFoundError):
+        with pytest.raises(KeyNotFoundError, match="no revision 1") as missing:
             await bucket.get("k.a", 1)
+        assert missing.value.revision == 1
         await bucket.put("other", b"")
-        with pytest.raises(KeyNotFoundError, match="is of 'other'"):
+        with pytest.raises(KeyNotFoundError, match="is of 'other'") as missing:
             await bucket.get("k.a", 7)
+        assert missing.value.revision == 7
+        with pytest.raises(KeyNotFoundError, match="has no value") as missing:
+            await bucket.get("k.b")
+        assert missing.value.revision == 0
         assert await bucket.purge_deletes() == 0
         assert await bucket.purge_deletes(older_than=timedelta(0)) == 1
         assert await bucket.create("k.a", b"5") == 8  # after a purge of the stream there is no marker
@@ -211,8 +235,30 @@ async def test_many_keys(server: Any, connect: Connect) -> None:
         assert await bucket.keys("k.>", "k.*", timeout=30) == await bucket.keys()
         with pytest.raises(LocalProtocolError):
             await bucket.keys("a..b")
+        with pytest.raises(LocalProtocolError, match="separate arguments"):
+            await bucket.keys(["k.1"])
         with pytest.raises(TimeoutError):
             await bucket.keys(timeout=0)
+
+
+async def test_keys_that_are_reserved(server: Any, connect: Connect) -> None:
+    async with new_bucket(server, connect) as (bucket, js):
+        everything = await js.bucket(bucket.name, validate_keys=False)
+        assert await everything.put("_kv.guard", b"1") == 1
+        assert await bucket.put("k", b"2") == 2
+        for verb in (bucket.put, bucket.create):
+            with pytest.raises(LocalProtocolError, match="reserved"):
+                await verb("_kv.guard", b"")
+        with pytest.raises(LocalProtocolError):
+            await bucket.keys("_kv.>")
+        assert (await bucket.keys(), await everything.keys()) == (["k"], ["_kv.guard", "k"])
+        assert ([*await bucket.snapshot()], [*await everything.snapshot()]) == (["k"], ["_kv.guard", "k"])
+        async with await bucket.watch() as watcher:
+            assert await take(watcher, 2) == [("k", b"2"), None]
+            await everything.delete("_kv.guard")
+            await bucket.put("k", b"3")
+            assert await take(watcher, 1) == [("k", b"3")]
+        assert await bucket.purge_deletes(older_than=0) == 1
 
 
 async def test_other_spellings(server: Any, connect: Connect) -> None:
@@ -295,11 +341,12 @@ async def test_a_bucket_that_is_deleted_ends_its_watchers(server: Any, connect: 
     async with connect(server.url) as nc:
         js = nc.jetstream()
         bucket = await js.create_bucket(unique("B"))
-        async with await bucket.watch() as watcher:
+        async with await bucket.watch(heartbeat=0.1) as watcher:
             assert await take(watcher, 1) == [None]
             await js.delete_bucket(bucket.name)
-            with pytest.raises(StreamNotFoundError):
+            with pytest.raises(BucketNotFoundError):
                 await watcher.next_update(timeout=60)
+            assert isinstance(watcher.error, BucketNotFoundError)
 
 
 async def test_a_watch_goes_on_after_a_restart(own_server: NatsServer, connect: Connect) -> None:

@@ -18,10 +18,10 @@ from tests.marks import promise
 from tests.tools import generate_blocking
 
 CLASSES = (
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "Connection", "ConsistentSession", "ConsumeContext",
-    "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message", "PendingAck",
-    "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy",
-    "Subscription", "TraceCollector",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
+    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
+    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}

@@ -16,10 +16,14 @@ _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 
 
 class Relay:
-    """Relays connections to a port of this machine. Attribute: ``port`` (its own)."""
+    """Relays connections to a port of this machine.
+
+    Attributes: ``port`` (its own), and ``is_open``, which may be set (whether new connections are taken).
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
+        self.is_open = True
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self._links: set[socket.socket] = set()
@@ -55,6 +59,8 @@ class Relay:
             except OSError:
                 return
             try:
+                if not self.is_open:
+                    raise ConnectionRefusedError
                 server = socket.create_connection((HOST, self._target))
             except OSError:
                 client.close()

@@ -39,6 +39,7 @@ from jsproto_io._aio import connection as facade
 from jsproto_io._aio.asyncio_dial import dial
 from jsproto_io._aio.asyncio_timer import Timer, clock_of
 from jsproto_io._aio.atomic import AtomicBatch
+from jsproto_io._aio.bucket_keys import BucketSession
 from jsproto_io._aio.buckets import Bucket, KeyWatcher
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consume_context import ConsumeContext
@@ -61,10 +62,10 @@ from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "Connection", "ConsistentSession", "ConsumeContext",
-    "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message", "PendingAck",
-    "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy",
-    "Subscription", "TraceCollector", "connect",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
+    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
+    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "connect",
 ]  # fmt: skip
 
 

@@ -48,6 +48,7 @@ from jsproto.client.connection.connect_options import DEFAULT_URL
 from jsproto.errors import Error, ForkedError, NoServersError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.atomic import AtomicBatch
+from jsproto_io._blocking.bucket_keys import BucketSession
 from jsproto_io._blocking.buckets import Bucket, KeyWatcher
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking.consume_context import ConsumeContext
@@ -73,10 +74,10 @@ from jsproto_io.dialer import SyncDialer as Dialer
 from jsproto_io.dialer import ambient_dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "Connection", "ConsistentSession", "ConsumeContext",
-    "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message", "PendingAck",
-    "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy",
-    "Subscription", "TraceCollector", "connect",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
+    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
+    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "connect",
 ]  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from jsproto.client.connection.session import Session
 from jsproto.errors import LocalProtocolError
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.atomic import AtomicBatch
+from jsproto_io._aio.bucket_keys import BucketSession
 from jsproto_io._aio.buckets import Bucket, KeyWatcher
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consume_context import ConsumeContext
@@ -62,10 +63,10 @@ from jsproto_io.dialer import SystemEntropy, ambient_dialer
 from jsproto_io.dialer import TrioDialer as Dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "Connection", "ConsistentSession", "ConsumeContext",
-    "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message", "PendingAck",
-    "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy",
-    "Subscription", "TraceCollector", "connect",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
+    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
+    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -12,28 +12,36 @@ Not here: the scripts (``entries``, ``writes``, ``watch``, ``listing``), several
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from jsproto.api_errors import StreamNameExistError
 from jsproto.client.bucket.bucket_options import KeyOptions, WatchOptions
+from jsproto.client.bucket.bucket_snapshot import BucketSnapshot, snapshot
 from jsproto.client.bucket.entries import entries, entry
 from jsproto.client.bucket.listing import OLD_MARKER, key_names, present, purge_deletes
 from jsproto.client.bucket.manage import read_config, space_of, status
-from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch
+from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch, patterns_of
 from jsproto.client.bucket.writes import create, written
 from jsproto.client.read.single import ReadLevel
+from jsproto.errors import BucketExistsError
+from jsproto.grammar.bodies import MAX_UINT64
 from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
 from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.options import explained
+from jsproto.grammar.options import explained, of_range, or_none
 from jsproto.grammar.publish_headers import PublishOptions
 from jsproto.grammar.times import Duration, nanoseconds
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
+    from jsproto.client.read.consistent_session import ConsistentSession
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamInfo
+
+_of_last: Final = of_range(0, MAX_UINT64)
+_of_last_or_none: Final = or_none(_of_last)
 
 
 class Bucket:
@@ -44,15 +52,17 @@ class Bucket:
     In each verb ``now`` is monotonic seconds, and ``timeout`` seconds for each question, that of the JetStream if None.
 
     The tickets fail with:
-        BucketNotFoundError: there is no bucket. A write fails with NoStreamResponseError then.
+        BucketNotFoundError: there is no bucket.
+        NoRespondersError: its stream has no leader now. A write may be tried again.
         TimeoutError: no answer came in time. What was to be written may be stored.
     """
 
-    __slots__ = ("_js", "config", "space")
+    __slots__ = ("_asks", "_js", "config", "space")
 
     def __init__(self, js: JetStream, space: KeySpace, config: BucketConfig) -> None:
         """``space`` and ``config`` are of one bucket (``manage``)."""
         self._js = js
+        self._asks: JetStream | ConsistentSession = js  # what reads and writes by key
         self.space = space
         self.config = config
 
@@ -77,11 +87,11 @@ class Bucket:
         subject = self.space.subject(key)
         if level is None and not self.config.direct:
             level = "leader"
-        asked = self._js.get_msg(
+        asked = self._asks.get_msg(
             self.space.stream, revision, subject=subject if revision is None else None, level=level, now=now,
             timeout=timeout,
         )  # fmt: skip
-        return self._js.session.run(entry(self.space, key, revision, asked))
+        return self._js.session.run(entry(self._js, self.space, key, revision, asked, timeout))
 
     def get_many(
         self, keys: Iterable[str], *, now: float, timeout: float | None = None
@@ -96,7 +106,7 @@ class Bucket:
         """
         wanted = {self.space.subject(key): key for key in keys}
         self._js.need_batches()
-        return self._js.session.scripts.bring(entries(self._js, self.space, wanted, now, timeout))
+        return self._js.session.scripts.bring(entries(self._js, self._asks, self.space, wanted, now, timeout))
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -113,12 +123,13 @@ class Bucket:
 
         The ticket fails with:
             KeyExistsError: it has one.
+            KeyWrongLastSequenceError: others create and delete it all the time. Or the bucket is a mirror that lags.
             MessageTTLDisabledError: the bucket allows no time to live.
         """
         target = self.space.target(key)
 
         def publish(last: int, now: float) -> Ticket[PubAck]:
-            return self._js.publish(target, value, now=now, timeout=timeout, expected_last_subject_seq=last, ttl=ttl)
+            return self._asks.publish(target, value, now=now, timeout=timeout, expected_last_subject_seq=last, ttl=ttl)
 
         return self._js.session.run(create(self._js, self.space, key, publish(0, now), publish, timeout))
 
@@ -128,7 +139,7 @@ class Bucket:
         The ticket fails with:
             KeyWrongLastSequenceError: it is another one.
         """
-        return self._write(key, value, now=now, timeout=timeout, expected_last_subject_seq=last)
+        return self._write(key, value, now=now, timeout=timeout, expected_last_subject_seq=_of_last("last", last))
 
     def delete(self, key: str, *, now: float, last: int | None = None, timeout: float | None = None) -> Ticket[int]:
         """Delete a key, and keep its history. The ticket takes the revision of the marker.
@@ -139,7 +150,12 @@ class Bucket:
             KeyWrongLastSequenceError: it is another one.
         """
         return self._write(
-            key, b"", now=now, timeout=timeout, headers={"KV-Operation": "DEL"}, expected_last_subject_seq=last
+            key,
+            b"",
+            now=now,
+            timeout=timeout,
+            headers={"KV-Operation": "DEL"},
+            expected_last_subject_seq=_of_last_or_none("last", last),
         )
 
     def purge(
@@ -156,8 +172,8 @@ class Bucket:
         * ``ttl``: how long the marker stays. None: until ``purge_deletes``.
         """
         return self._write(
-            key, b"", now=now, timeout=timeout, headers={"KV-Operation": "PURGE"}, expected_last_subject_seq=last,
-            rollup="sub", ttl=ttl,
+            key, b"", now=now, timeout=timeout, headers={"KV-Operation": "PURGE"},
+            expected_last_subject_seq=_of_last_or_none("last", last), rollup="sub", ttl=ttl,
         )  # fmt: skip
 
     def purge_deletes(
@@ -178,7 +194,7 @@ class Bucket:
         Raises:
             LocalProtocolError: a filter cannot be one.
         """
-        plan = WatchPlan.of(self.space, filters, meta_only=True)
+        plan = self._plan(filters, meta_only=True)
         return self._js.session.scripts.bring(key_names(self._js, self.space, plan, now))
 
     def history(self, *filters: str, now: float) -> Ticket[list[KeyValueEntry]]:
@@ -187,7 +203,7 @@ class Bucket:
         Raises:
             LocalProtocolError: a filter cannot be one.
         """
-        plan = WatchPlan.of(self.space, filters, history=True)
+        plan = self._plan(filters, history=True)
         return self._js.session.scripts.bring(present(self._js, self.space, plan, now))
 
     @explained(WatchOptions)
@@ -197,13 +213,33 @@ class Bucket:
         Raises:
             LocalProtocolError: a filter or an option cannot be, or options contradict each other.
         """
-        plan = WatchPlan.of(self.space, filters, **options)
+        plan = self._plan(filters, **options)
         return self._js.session.scripts.bring(open_watch(self._js, self.space, plan, now))
+
+    def snapshot(self, *filters: str, now: float, timeout: float | None = None) -> Ticket[BucketSnapshot]:
+        """The keys that match one of ``filters``, or all, with their values, at one revision.
+
+        ``timeout``: seconds for each step.
+
+        The ticket fails with:
+            NoRespondersError: the bucket allows no Direct Get.
+            SnapshotError: the bucket is written faster than it can be read.
+
+        Raises:
+            LocalProtocolError: a filter cannot be one.
+            UnsupportedByServerError: the server is older than 2.11.
+        """
+        patterns = patterns_of(self.space, filters)
+        self._js.need_batches()
+        return self._js.session.scripts.bring(snapshot(self._js, self.space, patterns, now, timeout))
 
     def status(self, *, now: float, timeout: float | None = None) -> Ticket[BucketStatus]:
         """What the bucket is like now, and how much it holds."""
         asked = self._js.stream_info(self.space.stream, now=now, timeout=timeout)
         return self._js.session.run(status(self.space.bucket, asked))
+
+    def _plan(self, filters: Sequence[str], **options: Unpack[WatchOptions]) -> WatchPlan:
+        return WatchPlan.of(self.space, filters, asks_leader=self.config.replicas > 1, **options)
 
     def _write(
         self,
@@ -216,8 +252,18 @@ class Bucket:
         **options: Unpack[PublishOptions],
     ) -> Ticket[int]:
         """Publish one revision of a key."""
-        asked = self._js.publish(self.space.target(key), value, now=now, timeout=timeout, headers=headers, **options)
-        return self._js.session.run(written(self.space, key, asked))
+        asked = self._asks.publish(self.space.target(key), value, now=now, timeout=timeout, headers=headers, **options)
+        return self._js.session.run(written(self._js, self.space, key, asked, timeout))
+
+
+def new_bucket(
+    js: JetStream, name: str, asked: Ticket[StreamInfo], keys: KeyOptions
+) -> Generator[Ticket[Any], Any, Bucket]:
+    """A script: ``bind_bucket`` to the stream that is to be created. BucketExistsError where another one is there."""
+    try:
+        return (yield from bind_bucket(js, name, asked, keys))
+    except StreamNameExistError as error:
+        raise BucketExistsError(name) from error
 
 
 def bind_bucket(

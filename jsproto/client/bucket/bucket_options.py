@@ -5,13 +5,17 @@ Not here: what a bucket is like (``grammar.bucket_config``), which options of a 
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Final, TypedDict
 
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.bucket_config import BucketOptions
 from jsproto.grammar.bucket_keys import KeyCodec
-from jsproto.grammar.options import Option, of_flag
+from jsproto.grammar.options import Option, of_flag, of_time
 from jsproto.grammar.stored import check_seq
+from jsproto.grammar.times import Duration
+
+MIN_HEARTBEAT: Final = 0.1  # seconds, of any consumer
 
 
 def _of_codec(name: str, value: KeyCodec) -> KeyCodec:
@@ -23,6 +27,12 @@ def _of_codec(name: str, value: KeyCodec) -> KeyCodec:
 def _of_revision(name: str, value: int) -> int:
     check_seq(value, name)
     return value
+
+
+def _of_heartbeat(name: str, value: Duration) -> float:
+    if not (interval := of_time(name, value)) >= MIN_HEARTBEAT:
+        raise LocalProtocolError(f"{name} is {MIN_HEARTBEAT} s or more, not {value!r:.100}")
+    return interval
 
 
 class KeyOptions(TypedDict, total=False):
@@ -50,6 +60,8 @@ class WatchOptions(TypedDict, total=False):
         ignore_deletes: values alone, without markers.
         meta_only: entries without their values.
         since: all revisions from this one on, as far as the bucket keeps them.
+        track_keys: keep the names of keys in memory, and show those as purged that are gone after a gap.
+        heartbeat: seconds, or a timedelta. A watcher that hears nothing three times as long asks for another consumer.
     """
 
     history: Annotated[bool, Option(False, of_flag)]
@@ -57,3 +69,5 @@ class WatchOptions(TypedDict, total=False):
     ignore_deletes: Annotated[bool, Option(False, of_flag)]
     meta_only: Annotated[bool, Option(False, of_flag)]
     since: Annotated[int | None, Option(None, _of_revision)]
+    track_keys: Annotated[bool, Option(False, of_flag)]
+    heartbeat: Annotated[Duration, Option(DEFAULT_HEARTBEAT, _of_heartbeat)]

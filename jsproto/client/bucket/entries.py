@@ -11,17 +11,26 @@ Not here: the requests (``client.read``), keys by a pattern (``listing``).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.read.multi import MAX_SUBJECTS
-from jsproto.errors import BucketNotFoundError, KeyDeletedError, KeyNotFoundError, MessageNotFoundError
+from jsproto.errors import (
+    BucketNotFoundError,
+    Error,
+    KeyDeletedError,
+    KeyNotFoundError,
+    MessageNotFoundError,
+    NoRespondersError,
+)
 from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry, stored_entry
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
+    from jsproto.client.read.consistent_session import ConsistentSession
+    from jsproto.client.read.multi import LastMessages
     from jsproto.client.read.snapshot import Snapshot
     from jsproto.grammar.stored import StoredMsg
 
@@ -39,8 +48,25 @@ def of_bucket(bucket: str, asked: Ticket[T]) -> Generator[Ticket[Any], Any, T]:
     return answer
 
 
+def unanswered(
+    js: JetStream, keys: KeySpace, error: NoRespondersError, timeout: float | None
+) -> Generator[Ticket[Any], Any, NoReturn]:
+    """Raise ``error``, of a question that found no responder: the stream has no leader now, or there is none.
+
+    Raises:
+        BucketNotFoundError: there is none.
+    """
+    try:
+        yield js.stream_info(keys.stream, now=js.session.now, timeout=timeout)
+    except StreamNotFoundError:
+        raise BucketNotFoundError(keys.bucket) from error
+    except Error:
+        pass
+    raise error
+
+
 def entry(
-    keys: KeySpace, key: str, revision: int | None, asked: Ticket[StoredMsg]
+    js: JetStream, keys: KeySpace, key: str, revision: int | None, asked: Ticket[StoredMsg], timeout: float | None
 ) -> Generator[Ticket[Any], Any, KeyValueEntry]:
     """The value of ``key`` in the message that was ``asked`` for, as its last one or by its ``revision``.
 
@@ -52,9 +78,13 @@ def entry(
     try:
         message = yield from of_bucket(keys.bucket, asked)
     except MessageNotFoundError as error:
-        raise KeyNotFoundError(keys.bucket, key) from error
+        text = "it has no value" if revision is None else f"there is no revision {revision}"
+        raise KeyNotFoundError(keys.bucket, key, text, revision or 0) from error
+    except NoRespondersError as error:
+        yield from unanswered(js, keys, error, timeout)
     if message.subject != keys.subject(key):
-        raise KeyNotFoundError(keys.bucket, key, f"revision {revision} is of {keys.key(message.subject)!r:.200}")
+        text = f"revision {revision} is of {keys.key(message.subject)!r:.200}"
+        raise KeyNotFoundError(keys.bucket, key, text, message.seq)
     found = stored_entry(keys, message)
     if found.is_marker:
         raise KeyDeletedError(keys.bucket, key, found.operation, found.revision)
@@ -62,9 +92,14 @@ def entry(
 
 
 def entries(
-    js: JetStream, keys: KeySpace, wanted: Mapping[str, str], now: float, timeout: float | None
+    js: JetStream,
+    asks: JetStream | ConsistentSession,
+    keys: KeySpace,
+    wanted: Mapping[str, str],
+    now: float,
+    timeout: float | None,
 ) -> Generator[Ticket[Any], Any, dict[str, KeyValueEntry]]:
-    """The values of many keys, by key. ``wanted``: the keys, by subject.
+    """The values of many keys, by key. ``wanted``: the keys, by subject. ``asks``: a session asks for a few only.
 
     Raises:
         BucketNotFoundError: there is no bucket.
@@ -72,27 +107,35 @@ def entries(
     """
     if not wanted:
         return {}
-    if len(wanted) <= MAX_SUBJECTS:
-        read: Any = js.get_last_msgs_for(keys.stream, wanted, now=now, timeout=timeout)
+    if len(wanted) <= MAX_SUBJECTS or asks is not js:
+        read: Snapshot | LastMessages = asks.get_last_msgs_for(keys.stream, wanted, now=now, timeout=timeout)
     else:
-        read = yield from _snapshot(js, keys, wanted, now, timeout)
-    found: dict[str, KeyValueEntry] = {}
+        read = yield from read_snapshot(js, keys, wanted, now, timeout)
+    found = yield from read_entries(js, keys, read, timeout)
+    return {entry.key: entry for entry in found if not entry.is_marker}
+
+
+def read_entries(
+    js: JetStream, keys: KeySpace, read: Snapshot | LastMessages, timeout: float | None
+) -> Generator[Ticket[Any], Any, list[KeyValueEntry]]:
+    """All that is ``read``, markers included. Errors as of ``entries``."""
+    found: list[KeyValueEntry] = []
     try:
         while (messages := read.pop_many(_AT_ONCE, js.session.now)) or not read.finished:
-            for message in messages:
-                each = stored_entry(keys, message)
-                if not each.is_marker:
-                    found[wanted[message.subject]] = each
+            found += [stored_entry(keys, each) for each in messages if not keys.hides(each.subject)]
             if not messages:
                 yield from of_bucket(keys.bucket, read.readable())
+    except NoRespondersError as error:
+        yield from unanswered(js, keys, error, timeout)
     finally:
         read.close(js.session.now)
     return found
 
 
-def _snapshot(
-    js: JetStream, keys: KeySpace, wanted: Mapping[str, str], now: float, timeout: float | None
+def read_snapshot(
+    js: JetStream, keys: KeySpace, wanted: Iterable[str], now: float, timeout: float | None
 ) -> Generator[Ticket[Any], Any, Snapshot]:
+    """A snapshot of the subjects ``wanted``. BucketNotFoundError where there is no bucket."""
     asked = js.snapshot(keys.stream, wanted, now=now, timeout=timeout)
     try:
         return (yield from of_bucket(keys.bucket, asked))

@@ -6,6 +6,8 @@ Rules:
 * A key is created where it has neither value nor marker, or over its marker. For that the present one is read from the
   leader. What others do meanwhile is looked at again, up to ``TRIES`` times.
 
+A mirror that lags may show no value where its origin has one. Then ``create`` ends with KeyWrongLastSequenceError.
+
 Not here: what is published (``bucket``). A write whose answer did not come is not repeated: it may be stored.
 """
 
@@ -16,8 +18,8 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.api_errors import StreamWrongLastSequenceError
-from jsproto.client.bucket.entries import of_bucket
-from jsproto.errors import KeyExistsError, KeyWrongLastSequenceError, MessageNotFoundError
+from jsproto.client.bucket.entries import of_bucket, unanswered
+from jsproto.errors import KeyExistsError, KeyWrongLastSequenceError, MessageNotFoundError, NoRespondersError
 from jsproto.grammar.bucket_keys import KeySpace, stored_entry
 from jsproto.ticket import Ticket
 
@@ -29,16 +31,21 @@ TRIES: Final = 5  # to create a key that others create and delete meanwhile
 _PRESENT: Final = re.compile(r"wrong last sequence: ([0-9]{1,20})")
 
 
-def written(keys: KeySpace, key: str, asked: Ticket[PubAck]) -> Generator[Ticket[Any], Any, int]:
+def written(
+    js: JetStream, keys: KeySpace, key: str, asked: Ticket[PubAck], timeout: float | None
+) -> Generator[Ticket[Any], Any, int]:
     """The revision that a publish has made.
 
     Raises:
+        BucketNotFoundError: there is no bucket.
         KeyWrongLastSequenceError: the key has another revision than expected.
     """
     try:
         ack: PubAck = yield asked
     except StreamWrongLastSequenceError as error:
         raise _wrong(keys, key, error) from error
+    except NoRespondersError as error:
+        yield from unanswered(js, keys, error, timeout)
     return ack.seq
 
 
@@ -57,6 +64,7 @@ def create(
     Raises:
         KeyExistsError: it has a value.
         KeyWrongLastSequenceError: it was created and deleted by others again and again.
+        BucketNotFoundError: there is no bucket.
     """
     tries_left = TRIES
     while True:
@@ -66,6 +74,8 @@ def create(
         except StreamWrongLastSequenceError as error:
             if not tries_left:
                 raise _wrong(keys, key, error) from error
+        except NoRespondersError as error:
+            yield from unanswered(js, keys, error, timeout)
         else:
             return ack.seq
         last = yield from _last(js, keys, key, timeout)

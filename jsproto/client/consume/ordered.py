@@ -55,7 +55,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final, TypeVar, Unpack
+from typing import Final, Protocol, TypeVar, Unpack
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.consume_options import OrderedOptions
@@ -99,16 +99,29 @@ MAX_HOLES: Final = 1_000
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 
 
+class OrderedReader(Protocol):
+    """What is built on an ordered consumer."""
+
+    def rested(self) -> None:
+        """A consumer has sent all that the stream had when it was followed. It may be told again and again."""
+
+    def ended(self, error: Error) -> Error:
+        """It ends with ``error``. Returns what the application is told."""
+
+
 class OrderedConsumer(ResumingBuffer[D]):
     """One ordered reading of a stream. Made by ``JetStream.subscribe_ordered``.
 
-    Attributes, besides those of ``PushBuffer``: ``phase``, and ``recreated`` (how often another consumer was needed).
+    Attributes, besides those of ``PushBuffer``: ``phase``, ``recreated`` (how often another consumer was needed) and
+    ``reader`` (who wants to hear more than the application, or None).
     """
 
     __slots__ = (
-        "_asked", "_check", "_config", "_count", "_end_seen", "_filter", "_hear", "_holes", "_identity", "_if_missed",
+        "_asked", "_check", "_come_to", "_config", "_count", "_end_seen", "_filter", "_hear", "_holes", "_identity",
+        "_if_missed",
         "_is_asked_for", "_is_idle", "_is_placed", "_last_reply", "_left", "_made", "_may_compare", "_may_look",
-        "_ready_by", "_requests", "_restating", "_start", "_takes_all", "_timeout", "_token", "phase", "recreated",
+        "_ready_by", "_requests", "_restating", "_start", "_takes_all", "_timeout", "_token", "phase", "reader",
+        "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -143,6 +156,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         )  # fmt: skip
         self.phase = OrderedPhase.CREATING
         self.recreated = 0
+        self.reader: OrderedReader | None = None
         self._config = settled(config, idle_heartbeat)
         self._timeout = timeout
         self._ready_by = now + timeout
@@ -164,6 +178,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._count = DeliverySequence()
         self._is_asked_for = False  # a consumer was, and was not left
         self._is_idle = False  # a consumer has said that it had delivered all
+        self._come_to = 0  # the present consumer has nothing to deliver up to this sequence but what it has sent
         self._start: int | None = None  # after which sequence the present consumer starts, if it said so
         self._token = b""
         self._requests = 0
@@ -190,6 +205,20 @@ class OrderedConsumer(ResumingBuffer[D]):
     def is_idle(self) -> bool:
         """Whether all that the stream had was delivered once. ``readable()`` is completed when it becomes True."""
         return self._is_idle
+
+    @property
+    def come_to(self) -> int:
+        """The sequence up to which the present consumer has sent all, as it said itself. 0 before it did."""
+        return self._come_to
+
+    @property
+    def generation(self) -> int:
+        """Another number once sequences mean other messages (StreamRecreated, StreamRolledBack)."""
+        return self._left
+
+    def wake(self) -> None:
+        """Complete the ticket of ``readable()``: there is something besides messages."""
+        self._readable.notify()
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -288,6 +317,7 @@ class OrderedConsumer(ResumingBuffer[D]):
                 self._found_holes([(self.last_seq, MAX_UINT64)], now)
             self._ask_about_holes(now)
             last = number(header, b"Nats-Last-Stream")
+            self._come_to = max(self._come_to, last or 0)
             if last is not None and 0 <= self._end_seen.seq <= last:
                 self._rests()
 
@@ -296,6 +326,8 @@ class OrderedConsumer(ResumingBuffer[D]):
         if not self._is_idle:
             self._is_idle = True
             self._readable.notify()
+        if self.reader is not None:
+            self.reader.rested()
 
     def _expects_more(self, header: bytes) -> bool:
         """Whether the last message announced more, and an idle consumer says that this was all."""
@@ -347,6 +379,7 @@ class OrderedConsumer(ResumingBuffer[D]):
         self._holes = [(last, min(after, kept + 1)) for last, after in self._holes if last < kept]
         self._count = self._seen = DeliverySequence()
         self._start = None
+        self._come_to = 0
         self._made += 1
         self.consumer = f"{self._inbox.rpartition('.')[2]}_{self._made}"
         self._token = f".{self.stream}.{self.consumer}.1.".encode()
@@ -391,6 +424,7 @@ class OrderedConsumer(ResumingBuffer[D]):
     def _created(self, answer: Msg, now: float) -> None:
         """The present consumer is there."""
         info = ConsumerInfo.from_json(self._body(answer, f"stream {self.stream}"))
+        self._come_to = info.delivered.stream_seq
         if self._restating:
             self._restating = info.num_pending > 0
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
@@ -582,7 +616,7 @@ class OrderedConsumer(ResumingBuffer[D]):
             return
         self._step(OrderedStep.END)
         self._drop(tell=self._outbox.closed_error is None)
-        self._conclude(error)
+        self._conclude(error if self.reader is None else self.reader.ended(error))
 
     def _step(self, step: OrderedStep) -> None:
         self.phase = ORDERED[self.phase, step] or self.phase

@@ -38,9 +38,10 @@ class SubjectList:
 
     * ``listed_at``: the stream's last sequence before the first list.
     * ``created``: when the stream was created, as was said with the first list (nanoseconds since the epoch).
+    * ``listed_on``: the server's clock then, in nanoseconds since the epoch.
     """
 
-    __slots__ = ("_js", "_now", "_stream", "_timeout", "_wanted", "created", "listed_at")
+    __slots__ = ("_js", "_now", "_stream", "_timeout", "_wanted", "created", "listed_at", "listed_on")
 
     def __init__(
         self, js: Reads, stream: str, wanted: Sequence[str], *, now: Callable[[], float], timeout: float
@@ -53,6 +54,7 @@ class SubjectList:
         self._timeout = timeout
         self.listed_at: int | None = None
         self.created: int | None = None
+        self.listed_on: int | None = None
 
     @property
     def fits_one_request(self) -> bool:
@@ -116,7 +118,7 @@ class SubjectList:
         for _ in range(TIMES_LISTED):
             info = yield self._ask(pattern, 0)
             if self.listed_at is None:
-                self.listed_at, self.created = info.state.last_seq, info.created
+                self.listed_at, self.created, self.listed_on = info.state.last_seq, info.created, info.ts
             names = dict(info.state.subjects or {})
             total = self._total(info, len(names))
             if by_name:

@@ -5,12 +5,14 @@ Rules: those of ``_aio.connection``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from jsproto.client.bucket.bucket import Bucket as CoreBucket
 from jsproto.client.bucket.bucket_options import KeyOptions, NewBucketOptions, WatchOptions
+from jsproto.client.bucket.bucket_session import open_session
+from jsproto.client.bucket.bucket_snapshot import BucketSnapshot
 from jsproto.client.bucket.listing import OLD_MARKER
 from jsproto.client.bucket.watch import Watch
 from jsproto.client.jetstream import JetStream as CoreJetStream
@@ -19,8 +21,10 @@ from jsproto.errors import TimeoutError
 from jsproto.grammar.bucket_config import BucketOptions, BucketStatus
 from jsproto.grammar.bucket_keys import KeyValueEntry
 from jsproto.grammar.options import explained, named
+from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
+from jsproto_io._aio.bucket_keys import BucketSession, KeyVerbs
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.engine import ends
 from jsproto_io._aio.taking import Iterates
@@ -52,7 +56,7 @@ class HasBuckets:
             timeout: of each verb of the bucket, too, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
-            StreamNameExistError: the bucket exists with another configuration.
+            BucketExistsError: the bucket exists with another configuration. ``update_bucket()`` changes it.
             UnsupportedByServerError: the server is too old for an option that was given.
         """
         limit, asked = seconds(timeout, default=self._core.timeout), named(NewBucketOptions, options)
@@ -128,14 +132,16 @@ class HasBuckets:
         return await self._connection._ask(lambda now: self._core.buckets(now=now, timeout=limit), limit)
 
 
-class Bucket(BucketBase):
+class Bucket(KeyVerbs, BucketBase):
     """Keys and their values. Made by ``JetStream.bucket()`` and ``JetStream.create_bucket()``.
 
-    A key is letters, digits and ``- / _ =``, with dots between its tokens. A value is bytes. Each write has a revision,
-    a number that rises throughout the bucket. A deleted key leaves a marker with a revision of its own.
+    A key is letters, digits and ``- / _ =``, with dots between its tokens. Those that begin with ``_kv`` are reserved.
+    A value is bytes. Each write has a revision, a number that rises throughout the bucket. A deleted key leaves a
+    marker with a revision of its own.
 
     Every verb raises, besides what it lists itself:
-        BucketNotFoundError: the bucket does not exist any more. A write raises NoStreamResponseError then.
+        BucketNotFoundError: the bucket does not exist any more.
+        NoStreamResponseError: its stream has no leader just now, so nothing was stored.
         TimeoutError: no answer came in time. What was to be written may be stored, or be stored later.
         LocalProtocolError: a key or an argument cannot be. Nothing was sent.
     """
@@ -145,124 +151,27 @@ class Bucket(BucketBase):
         self._connection = connection
         self._timeout = timeout  # of each verb
 
-    async def get(
+    def session(
         self,
-        key: str,
-        revision: int | None = None,
         *,
-        level: ReadLevel | None = None,
+        token: SessionToken | bytes | None = None,
+        level: ReadLevel = "direct",
         timeout: Timeout | None = None,
-    ) -> KeyValueEntry:
-        """Read the value of a key.
+    ) -> BucketSession:
+        """A session, whose reads by key show what it wrote and read before, whichever replica answers.
 
         Args:
-            key: the key.
-            revision: read this revision of the key, not the last one.
-            level: "direct", any replica, which may be behind. "leader", the leader. None: "direct" where the bucket
-                allows it.
-            timeout: seconds, or a timedelta. None: that of the bucket.
+            token: how far another session got, perhaps in another process: a SessionToken, or its bytes.
+            level: "direct" or "leader": where reads are sent first. The leader is the last resort.
+            timeout: of each verb of the session, in seconds or as a timedelta. None: that of the bucket.
 
         Raises:
-            KeyNotFoundError: the key has no value, or the revision is of another key.
-            KeyDeletedError: it was deleted, or has expired. The error is a KeyNotFoundError with the marker's revision.
+            BadTokenError: the bytes are no token.
+            LocalProtocolError: the bucket is a mirror.
         """
         limit = seconds(timeout, default=self._timeout)
-        return await self._connection._ask(
-            lambda now: self._core.get(key, now=now, revision=revision, level=level, timeout=limit), limit
-        )
-
-    async def get_many(self, keys: Iterable[str], *, timeout: Timeout | None = None) -> dict[str, KeyValueEntry]:
-        """Read the values of many keys, as they were at one moment. Keys without a value are missing.
-
-        Up to 1,024 keys take one request.
-
-        Args:
-            keys: the keys, without wildcards.
-            timeout: of each step, in seconds or as a timedelta. None: that of the bucket.
-
-        Raises:
-            NoRespondersError: the bucket allows no Direct Get (``direct``).
-            UnsupportedByServerError: the server is older than 2.11.
-        """
-        limit, wanted = seconds(timeout, default=self._timeout), list(keys)
-        return await self._connection._ask(lambda now: self._core.get_many(wanted, now=now, timeout=limit), limit)
-
-    async def put(self, key: str, value: bytes, *, timeout: Timeout | None = None) -> int:
-        """Store a value, whatever the key has. Returns its revision."""
-        limit = seconds(timeout, default=self._timeout)
-        return await self._connection._ask(lambda now: self._core.put(key, value, now=now, timeout=limit), limit)
-
-    async def create(
-        self, key: str, value: bytes, *, ttl: Timeout | None = None, timeout: Timeout | None = None
-    ) -> int:
-        """Store a value if the key has none. Returns its revision.
-
-        Args:
-            key: the key.
-            value: its value.
-            ttl: how long it lives, in seconds or as a timedelta, rounded up to whole seconds. A server lengthens it to
-                ``marker_ttl`` where the bucket has a history.
-            timeout: of each step, in seconds or as a timedelta. None: that of the bucket.
-
-        Raises:
-            KeyExistsError: the key has a value.
-            KeyWrongLastSequenceError: others create and delete it all the time.
-            MessageTTLDisabledError: the bucket allows no ``ttl``.
-        """
-        limit = seconds(timeout, default=self._timeout)
-        return await self._connection._ask(
-            lambda now: self._core.create(key, value, now=now, ttl=ttl, timeout=limit), limit
-        )
-
-    async def update(self, key: str, value: bytes, last: int, *, timeout: Timeout | None = None) -> int:
-        """Store a value if the last revision of the key is ``last``, 0 for a key without any. Returns its revision.
-
-        Raises:
-            KeyWrongLastSequenceError: it is another one.
-        """
-        limit = seconds(timeout, default=self._timeout)
-        return await self._connection._ask(
-            lambda now: self._core.update(key, value, last, now=now, timeout=limit), limit
-        )
-
-    async def delete(self, key: str, *, last: int | None = None, timeout: Timeout | None = None) -> int:
-        """Delete a key, and keep its history. Returns the revision of the marker.
-
-        Args:
-            key: the key.
-            last: only if this is its last revision.
-            timeout: seconds, or a timedelta. None: that of the bucket.
-
-        Raises:
-            KeyWrongLastSequenceError: the last revision is another one.
-        """
-        limit = seconds(timeout, default=self._timeout)
-        return await self._connection._ask(lambda now: self._core.delete(key, now=now, last=last, timeout=limit), limit)
-
-    async def purge(
-        self,
-        key: str,
-        *,
-        last: int | None = None,
-        ttl: Timeout | None = None,
-        timeout: Timeout | None = None,
-    ) -> int:
-        """Delete a key and its history. Returns the revision of the marker.
-
-        Args:
-            key: the key.
-            last: only if this is its last revision.
-            ttl: how long the marker stays, in seconds or as a timedelta. None: until ``purge_deletes()``.
-            timeout: seconds, or a timedelta. None: that of the bucket.
-
-        Raises:
-            KeyWrongLastSequenceError: the last revision is another one.
-            MessageTTLDisabledError: the bucket allows no ``ttl``.
-        """
-        limit = seconds(timeout, default=self._timeout)
-        return await self._connection._ask(
-            lambda now: self._core.purge(key, now=now, last=last, ttl=ttl, timeout=limit), limit
-        )
+        core = self._connection._call(lambda now: open_session(self._core, token=token, level=level, timeout=limit))
+        return BucketSession(core, self._connection, limit)
 
     async def keys(self, *filters: str, timeout: Timeout | None = None) -> list[str]:
         """The keys that have a value, in the order of their last revisions.
@@ -281,6 +190,23 @@ class Bucket(BucketBase):
             timeout: of the whole list, in seconds or as a timedelta. None: there is none.
         """
         return await self._listed(lambda now: self._core.history(*filters, now=now), timeout)
+
+    async def snapshot(self, *filters: str, timeout: Timeout | None = None) -> BucketSnapshot:
+        """The keys that have a value, with their values, as they were at one revision: ``snapshot.revision``.
+
+        It shows all writes that were acknowledged before. It is a Mapping of keys to entries.
+
+        Args:
+            filters: only keys that match one of them. ``*`` stands for a token, ``>`` at the end for all that follow.
+            timeout: of the whole, in seconds or as a timedelta. None: there is none.
+
+        Raises:
+            NoRespondersError: the bucket allows no Direct Get (``direct``).
+            SnapshotError: the bucket is written faster than it can be read.
+            UnsupportedByServerError: the server is older than 2.11.
+        """
+        limit = self._timeout
+        return await self._listed(lambda now: self._core.snapshot(*filters, now=now, timeout=limit), timeout)
 
     @explained(WatchOptions)
     async def watch(self, *filters: str, **options: Unpack[WatchOptions]) -> KeyWatcher:
@@ -330,12 +256,14 @@ class KeyWatcher(KeyWatcherBase, Iterates[KeyValueEntry | None], Managed):
     Iterate over it: it gives entries, and None once, where the present entries end. It goes on over lost links and
     restarts of servers. Each entry comes once and in order. As a context manager it stops at the end.
 
-    A slow reader of a bucket with little history sees the newest revisions only. So does one whose link was lost. What
-    expires, or is purged, without leaving a marker is not seen.
+    A slow reader of a bucket with little history sees the newest revisions only. So does one whose link was lost.
+
+    What goes without a marker, or whose marker is removed before it came, is not seen. With ``track_keys`` keys that
+    went while the watcher was away, or behind, are seen: as entries "PURGE" of revision 0.
 
     The iteration raises:
         ConnectionLostError: the connection has failed.
-        StreamNotFoundError: the bucket was deleted.
+        BucketNotFoundError: the bucket was deleted, which three missed heartbeats show.
     """
 
     _connection: Connection

@@ -11,10 +11,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jsproto.client.bucket.bucket import Bucket
+from jsproto.client.bucket.bucket_session import BucketSession
 from jsproto.client.bucket.watch import Watch
 from jsproto.errors import Error
 from jsproto.grammar.bucket_config import BucketConfig
 from jsproto.grammar.bucket_keys import KeyValueEntry
+from jsproto.grammar.session_token import SessionToken
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_POP, ended, waiting, warn_unclosed
 
@@ -45,6 +47,22 @@ class BucketBase:
     def config(self) -> BucketConfig:
         """What the bucket was like when it was bound. ``status()`` asks anew."""
         return self._core.config
+
+
+class BucketSessionBase:
+    """The state of a session with a bucket."""
+
+    def __init__(self, core: BucketSession) -> None:
+        self._core = core
+
+    def __repr__(self) -> str:
+        session = self._core.session
+        return f"<BucketSession of {self._core.space.bucket} {'closed' if session.closed else 'open'}: {self.token!r}>"
+
+    @property
+    def token(self) -> SessionToken:
+        """What the session has written and read so far. ``token.to_bytes()`` can be handed to another process."""
+        return self._core.session.token
 
 
 class KeyWatcherBase:
