@@ -146,7 +146,7 @@ class Watch(Live):
         self._end = ordered.end_seen if end is None else end
         self._known = KnownKeys() if plan.tracks_keys else None
         self._gone: list[KeyValueEntry] = []
-        self._compared = ordered.recreated  # the gap after which keys were compared, or are
+        self._compared: tuple[int, int] | None = (ordered.recreated, ordered.generation)  # the gap that was dealt with
         self._generation = ordered.generation
         self._behind_since: float | None = None
         ordered.reader = self
@@ -220,11 +220,14 @@ class Watch(Live):
     # -- what is gone --------------------------------------------------------------------------------------------------
 
     def rested(self) -> None:
-        """As in ``OrderedReader``: the keys are compared if there was a gap."""
+        """As in ``OrderedReader``: the present entries may end here, and after a gap the keys are compared."""
         known, ordered = self._known, self._ordered
-        if known is None or self._compared == ordered.recreated:
+        if self._has_end:
+            ordered.wake()
+        gap = ordered.recreated, ordered.generation
+        if known is None or self._compared == gap:
             return
-        self._compared = ordered.recreated
+        self._compared = gap
         if self._generation != ordered.generation:
             self._generation = ordered.generation
             known.forget_revisions()
@@ -245,7 +248,7 @@ class Watch(Live):
             return
         since, self._behind_since = self._behind_since, None
         if since is not None and now - since >= LAG:
-            self._compared = -1
+            self._compared = None
         self.rested()
 
     def _compare(self, known: KnownKeys) -> Generator[Ticket[Any], Any, None]:
@@ -258,7 +261,7 @@ class Watch(Live):
         except PermissionsViolationError as error:
             self._ordered.crashed(error, js.session.now)
         except Error:
-            self._compared = -1
+            self._compared = None
         else:
             for subject in known.compare(names, listed.listed_at or 0):
                 gone = KeyValueEntry(keys.bucket, keys.key(subject), b"", 0, listed.listed_on or 0, "PURGE", 0)
