@@ -433,6 +433,24 @@ def test_a_bucket_that_was_made_anew() -> None:
     assert watched.seen() == [("a", "PURGE", 0), ("b", "PURGE", 0)]
 
 
+def test_keys_that_were_compared_before_the_bucket_was_known_to_be_another_one() -> None:
+    watched = tracked("x", "a", "b")
+    silence(watched)
+    watched.created(at=3, pending=0, second=None)
+    asked = {what: pub for what, _, pub in watched.h.asked()}
+    watched.list_keys("x", last_seq=1, pub=asked["STREAM.INFO.KV_B"])
+    assert watched.seen() == []  # revisions 2 and 3 may be newer
+    watched.identify(asked["STREAM.INFO.S"], 2)
+    watched.doubt()
+    watched.created(at=3, second=2)
+    _, body, watched.request = watched.h.asked()[-1]
+    watched.config, watched.count, watched.last_seq = body["config"], 0, 1
+    watched.created(at=1, second=2)
+    watched.beat()
+    watched.list_keys("x")
+    assert watched.seen() == [("a", "PURGE", 0), ("b", "PURGE", 0)]
+
+
 def test_a_deleted_bucket_ends_the_watch() -> None:
     watched = Watched()
     silence(watched)

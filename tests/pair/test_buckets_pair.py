@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.api_errors import MessageTTLDisabledError, StreamNameExistError
+from jsproto.api_errors import MessageTTLDisabledError
 from jsproto.client.bucket.bucket import Bucket
+from jsproto.client.bucket.bucket_session import open_session
 from jsproto.client.bucket.manage import space_of
 from jsproto.client.bucket.watch import Watch, WatchPlan
 from jsproto.client.jetstream import JetStream
 from jsproto.errors import (
     BadBucketError,
+    BucketExistsError,
     BucketNotFoundError,
     KeyDeletedError,
     KeyExistsError,
@@ -78,7 +80,7 @@ def test_a_bucket_is_a_stream() -> None:
     assert side.bucket.config.history == 3
     again = side.ask("create_bucket", "B", history=3)
     assert again.config.history == 3
-    with pytest.raises(StreamNameExistError):
+    with pytest.raises(BucketExistsError, match="bucket B: .* update_bucket"):
         side.ask("create_bucket", "B", history=4)
 
 
@@ -127,11 +129,22 @@ def test_lists_and_deletion() -> None:
 def test_verbs_of_a_bucket_that_is_gone() -> None:
     side = Side()
     side.ask("delete_bucket", "B")
-    for verb, arguments in (("get", ("k",)), ("status", ()), ("keys", ()), ("watch", ()), ("purge_deletes", ())):
+    for verb, arguments in (
+        ("get", ("k",)), ("get_many", (["k"],)), ("status", ()), ("keys", ()), ("watch", ()), ("purge_deletes", ()),
+        ("snapshot", ()), ("put", ("k", b"1")), ("create", ("k", b"1")), ("delete", ("k",)),
+    ):  # fmt: skip
         with pytest.raises(BucketNotFoundError):
             side.do(verb, *arguments)
-    with pytest.raises(NoStreamResponseError):
-        side.do("put", "k", b"1")
+    with pytest.raises(BucketNotFoundError):
+        side.do("get", "k", level="direct")
+
+
+def test_verbs_of_a_bucket_that_has_no_leader_just_now() -> None:
+    side = Side()
+    side.pair.server.lose_leader("KV_B")
+    for verb, arguments in (("put", ("k", b"1")), ("create", ("k", b"1"))):
+        with pytest.raises(NoStreamResponseError, match="no leader"):
+            side.do(verb, *arguments)
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
@@ -145,9 +158,14 @@ def test_put_and_get() -> None:
     assert side.do("get", "k", revision=2).value == b"2"
     assert side.do("get", "k", level="leader") == entry
     side.do("put", "other", b"")
-    for key, revision, words in (("k", 1, "no value"), ("k", 9, "no value"), ("k", 4, "revision 4 is of 'other'")):
-        with pytest.raises(KeyNotFoundError, match=words):
+    for key, revision, words in (
+        ("k", 1, "no revision 1"),
+        ("k", 9, "no revision 9"),
+        ("k", 4, "revision 4 is of 'other'"),
+    ):
+        with pytest.raises(KeyNotFoundError, match=words) as raised:
             side.do("get", key, revision=revision)
+        assert raised.value.revision == revision
     with pytest.raises(KeyNotFoundError, match="bucket B: key 'none': it has no value") as raised:
         side.do("get", "none")
     assert (raised.value.key, raised.value.revision, raised.value.bucket) == ("none", 0, "B")
@@ -166,7 +184,7 @@ def test_a_deleted_key() -> None:
     assert side.do("purge", "k") == 3
     with pytest.raises(KeyDeletedError, match="PURGE"):
         side.do("get", "k")
-    with pytest.raises(KeyNotFoundError, match="no value"):
+    with pytest.raises(KeyNotFoundError, match="no revision 1"):
         side.do("get", "k", revision=1)
     assert side.ask("stream_info", "KV_B").state.messages == 1
 
@@ -256,6 +274,63 @@ def test_a_read_of_many_that_is_given_up(count: int) -> None:
     side.pair.exchange()
     with pytest.raises(LocalProtocolError):
         ticket.result()
+
+
+def test_keys_that_are_reserved() -> None:
+    side = Side()
+    side.put_raw("$KV.B._kv.guard", b"1")
+    side.do("put", "k", b"2")
+    for key in ("_kv", "_kv.guard", "_kvx"):
+        with pytest.raises(LocalProtocolError, match="reserved"):
+            side.do("put", key, b"3")
+    side.do("put", "_k", b"3")
+    assert side.do("keys") == ["k", "_k"]
+    assert [*side.do("snapshot")] == ["k", "_k"]
+    assert len(side.do("history")) == 2
+    assert side.take(side.do("watch"), 3) == [("k", b"2"), ("_k", b"3"), None]
+    side.bucket = side.ask("bucket", "B", validate_keys=False)
+    assert side.do("keys") == ["_kv.guard", "k", "_k"]
+    assert side.do("get", "_kv.guard").value == b"1"
+
+
+# -- snapshots and sessions --------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot() -> None:
+    side = Side(history=3)
+    assert len(side.do("snapshot")) == 0
+    for key, value in (("a.1", b"1"), ("b", b"2"), ("a.2", b"3"), ("a.1", b"4")):
+        side.do("put", key, value)
+    side.do("delete", "b")
+    shot = side.do("snapshot")
+    assert [(key, entry.value, entry.revision) for key, entry in shot.items()] == [("a.2", b"3", 3), ("a.1", b"4", 4)]
+    assert (shot.bucket, shot.revision, shot.markers) == ("B", 5, {"b": 5})
+    assert repr(shot) == "<BucketSnapshot of B at revision 5: 2 keys>"
+    assert (shot["a.1"].value, "b" in shot) == (b"4", False)
+    assert [*side.do("snapshot", "a.2", "b")] == ["a.2"]
+    with pytest.raises(LocalProtocolError):
+        side.do("snapshot", "a..b")
+
+
+def test_a_session_with_a_bucket() -> None:
+    side = Side(history=2)
+    session = open_session(side.bucket)
+
+    def do(verb: str, *arguments: Any, **options: Any) -> Any:
+        return side.pair.run_until(getattr(session, verb)(*arguments, now=side.pair.now, **options))
+
+    assert [do("put", "k", b"1"), do("update", "k", b"2", 1), do("create", "l", b"3")] == [1, 2, 3]
+    assert session.session.token["KV_B"].floor == 3
+    assert (do("get", "k").value, do("get", "k", revision=1).value) == (b"2", b"1")
+    assert {key: entry.value for key, entry in do("get_many", ["k", "l", "m"]).items()} == {"k": b"2", "l": b"3"}
+    with pytest.raises(LocalProtocolError, match="at most 1024"):
+        do("get_many", map(str, range(1025)))
+    later = open_session(side.bucket, token=session.session.token.to_bytes(), level="leader")
+    assert later.session.token == session.session.token
+    assert later.session.level == "leader"
+    mirror = side.ask("create_bucket", "M", mirror="B")
+    with pytest.raises(LocalProtocolError, match="bucket M is a mirror"):
+        open_session(mirror)
 
 
 # -- lists -------------------------------------------------------------------------------------------------------------
@@ -464,6 +539,9 @@ def test_filters(filters: list[str], expected: list[str]) -> None:
         ({"updates_only": True, "history": True}, "updates_only"),
         ({"updates_only": True, "since": 1}, "updates_only"),
         ({"since": 0}, "since"),
+        ({"track_keys": True, "ignore_deletes": True}, "ignore_deletes"),
+        ({"heartbeat": 0.05}, "heartbeat"),
+        ({"heartbeat": "1"}, "heartbeat"),
         ({"histroy": True}, "no option 'histroy': did you mean 'history'"),
     ],
 )
@@ -473,6 +551,9 @@ def test_watches_that_cannot_be(options: dict[str, Any], words: str) -> None:
         side.bucket.watch(now=side.pair.now, **options)
     with pytest.raises(LocalProtocolError, match="a filter is"):
         side.bucket.watch("a..b", now=side.pair.now)
+    wrong: Any = ["a.*"]
+    with pytest.raises(LocalProtocolError, match="separate arguments"):
+        side.bucket.watch(wrong, now=side.pair.now)
 
 
 def test_a_watch_goes_on_over_a_new_link() -> None:
@@ -529,6 +610,47 @@ def test_a_watch_over_any_number_of_links(steps: list[str], history: int, before
     at_end = {each.key: each.revision for each in taken[: taken.index(None)] if each is not None}
     for key, revision in present.items():
         assert at_end.get(key, 0) >= revision or (history == 1 and last[key] > revision)
+
+
+@promise("of revision 0")
+@given(
+    st.lists(st.sampled_from(["put", "put", "delete", "away", "purge", "take", "wait", "step"]), max_size=30),
+    st.sampled_from([1, 64]),
+)
+def test_a_watch_that_tracks_keys(steps: list[str], history: int) -> None:
+    """Keys that go without a trace while it is away, and what it has shown in the end."""
+    side = Side(history=history)
+    watch = side.do("watch", track_keys=True, history=history > 1)
+    taken: list[KeyValueEntry | None] = []
+    for number, step in enumerate(steps):
+        pair, key = side.pair, f"k.{number % 3}"
+        if step in ("put", "delete"):
+            pair.is_reachable = True
+            side.do("delete", key) if step == "delete" else side.do("put", key, b"%d" % number)
+        elif step == "away":
+            pair.is_reachable = False
+            pair.lose_link()
+        elif step == "purge" and not pair.is_reachable:
+            pair.server.stream("KV_B").purge(f"$KV.B.{key}")
+        elif step == "take":
+            taken += watch.pop_many(2, pair.now)
+        elif step == "wait":
+            pair.advance(7)
+        else:
+            pair.step()
+    side.pair.is_reachable = True
+    side.do("put", "end", b"")
+    for _ in range(4):
+        side.pair.advance(10)
+        taken += watch.pop_many(99, side.pair.now)
+    known: dict[str, int] = {}
+    for each in taken:
+        if each is not None:
+            known.pop(each.key, None)
+            if not each.is_marker:
+                known[each.key] = each.revision
+    assert known == {key: each.revision for key, each in side.do("snapshot").items()}
+    assert taken.count(None) == 1
 
 
 def test_what_expires_unseen_is_no_loss() -> None:
