@@ -129,7 +129,7 @@ SERVING: Final = {
 LAZY: Final = ("jsproto_io", "jsproto_io.testing", "jsproto_io.testing.plugin")
 # Driver -> how many lines of code all of its files may have together: what is written by hand for one way to wait.
 THIN: Final = {
-    "sync": 980, "asyncio": 540, "trio": 570, "testing/threads": 240, "testing/asyncio": 190, "testing/trio": 220,
+    "sync": 990, "asyncio": 540, "trio": 570, "testing/threads": 240, "testing/asyncio": 190, "testing/trio": 220,
 }  # fmt: skip
 BENEATH: Final = {
     "sync": ["_blocking/engine.py", "_blocking/extras.py", "_threads/*.py"],
@@ -187,7 +187,8 @@ PUBLIC_OF_PARTS: Final = {
         "Responses", "RoutedMessage", "Server", "ServerSession", "Stored", "Stream", "User", "restore", "save",
     },
     "jsproto.testing": {
-        "Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "random_faults",
+        "Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "WrongGuards",
+        "random_faults",
     },
 }  # fmt: skip
 

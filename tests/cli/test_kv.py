@@ -64,7 +64,7 @@ def test_a_bucket_that_is_there_is_found_or_refused(place: Place, js: JetStream,
     same = ("kv", verb, bucket.name, "--history", "5", "--storage", "memory")
     (data,) = place.ok(*same, "--json").objects
     assert data["config"]["name"] == bucket.stream
-    assert "already in use" in place.fails(1, *same[:3], "--storage", "memory")
+    assert "exists with another configuration" in place.fails(1, *same[:3], "--storage", "memory")
 
 
 def test_a_bucket_copies_others(place: Place, js: JetStream, bucket: Bucket) -> None:

@@ -137,7 +137,7 @@ class Bucket(KeyVerbs, BucketBase):
 
     Every verb raises, besides what it lists itself:
         BucketNotFoundError: the bucket does not exist any more.
-        NoStreamResponseError: its stream has no leader just now, so nothing was stored.
+        NoStreamResponseError: its stream has no leader just now.
         TimeoutError: no answer came in time. What was to be written may be stored, or be stored later.
         LocalProtocolError: a key or an argument cannot be. Nothing was sent.
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Annotated, Any
 
@@ -81,12 +82,8 @@ def pub(
         return f"; {values.counted(stored, 'message')} {done} before" if stored else ""
 
     with running(screen, lambda: stored, note, lambda: {done: stored}):
-        if count > 1 and body is None:
-            raise BadUsage("--count needs a BODY")
         many = count > 1 or (body is None and len(file or ()) != 1)
-        if core and any(each is not None for each in (msg_id, ttl, delay, target)):
-            raise BadUsage("--core goes without --msg-id, --ttl, --delay and --target, which are for streams")
-        _check_stored(many, msg_id, delay, target)
+        _check_stored(core, many, msg_id, ttl, delay, target)
         options = _options(header, ttl, delay, target)
         payloads = _payloads(body, file, count)
         with common.connected("pub", event_cb=on_event) as (nc, js):
@@ -94,15 +91,11 @@ def pub(
             for number, payload in enumerate(payloads, 1):
                 if msg_id is not None:
                     options["msg_id"] = msg_id.replace("{n}", str(number)) if many else msg_id
-                try:
+                with _explained(number):
                     if core:
                         nc.publish(subject, payload, **options)
                     else:
                         ack = js.publish(subject, payload, **options)
-                except MaxPayloadError as error:
-                    raise BadInput(f"message {number:,}: {error}") from None
-                except NoStreamResponseError as error:
-                    raise Failure(f"{error}; --core publishes without one") from None
                 stored += 1
                 if ack is not None:
                     duplicates += ack.duplicate
@@ -121,8 +114,23 @@ def pub(
         screen.say(_outcome(stored, ack, duplicates))
 
 
-def _check_stored(many: bool, msg_id: str | None, delay: str | None, target: str | None) -> None:
+@contextmanager
+def _explained(number: int) -> Iterator[None]:
+    """Say of which message an error is, and what is left to try."""
+    try:
+        yield
+    except MaxPayloadError as error:
+        raise BadInput(f"message {number:,}: {error}") from None
+    except NoStreamResponseError as error:
+        raise Failure(f"{error}; --core publishes without one") from None
+
+
+def _check_stored(
+    core: bool, many: bool, msg_id: str | None, ttl: str | None, delay: str | None, target: str | None
+) -> None:
     """Check what is for streams. ``many``: there may be several messages. BadUsage: it does not fit."""
+    if core and any(each is not None for each in (msg_id, ttl, delay, target)):
+        raise BadUsage("--core goes without --msg-id, --ttl, --delay and --target, which are for streams")
     if msg_id is not None and many and "{n}" not in msg_id:
         raise BadUsage("several messages with one --msg-id would be stored as one: write {n} for the number")
     if (delay is None) != (target is None):
@@ -165,6 +173,8 @@ def _payloads(body: str | None, files: list[str] | None, count: int) -> Iterator
         if files:
             raise BadUsage("give a BODY or --file, not both")
         return repeat(body.encode(errors="surrogateescape"), count)
+    if count > 1:
+        raise BadUsage("--count needs a BODY")
     if files:
         return iter([_content(path) for path in files])
     if sys.stdin is None or sys.stdin.isatty():
