@@ -5,7 +5,7 @@ Rules:
 * A bucket ``B`` is the stream ``KV_B``. Its key ``K`` is the subject ``$KV.B.K``.
 * A key is tokens of ``A-Z a-z 0-9 - / _ =`` joined by dots. A filter may have ``*`` and ``>`` as whole tokens.
 * Names, keys and filters that callers give are checked. Readers take every key that a server has.
-* Keys that begin with ``_kv`` are reserved (ADR-6): they are refused, and not shown. ``validate_keys=False`` has them.
+* Keys that begin with ``_kv`` are reserved: they are refused, and not shown. ``validate_keys=False`` has them.
 * Keys in a mirror have the subjects of the origin: they are read there, and written to the origin.
 * ``KV-Operation`` marks a key as deleted. So does ``Nats-Marker-Reason``, by which servers mark what has expired.
 * A marker for a reason that is unknown deletes, too: markers have no value.
