@@ -1,6 +1,7 @@
 """The pauses between attempts that fail one after the other. This is the only back-off of the library.
 
-Reconnection has a constant pause instead (``client.connection.server_pool``).
+Reconnection has a constant pause instead (``client.connection.server_pool``). Attempts that fail because others are
+faster have random ones (``full_jitter``).
 
 Rules: a pause is in seconds. The first is ``first``, each further one ``factor`` times the one before, up to ``most``.
 A series of failures ends with ``reset``, or by itself ``lapse`` seconds after its last failure.
@@ -13,6 +14,15 @@ from __future__ import annotations
 from typing import Final
 
 _INFINITE: Final = float("inf")  # seconds
+_DOUBLINGS: Final = 64  # more of them change nothing
+
+
+def full_jitter(failures: int, first: float, most: float, chance: float) -> float:
+    """The seconds until the next try, after so many that met others: from 0 up to ``first``, then twice as long each.
+
+    ``most``: seconds, the longest. ``chance``: a number of 0 or more and below 1, another one for each pause.
+    """
+    return chance * min(first * 2.0 ** min(failures - 1, _DOUBLINGS), most)
 
 
 class Backoff:

@@ -732,6 +732,49 @@ class KeyExistsError(KeyWrongLastSequenceError):
         super().__init__(bucket, key, revision, f"it exists, with revision {revision}")
 
 
+class TransactionConflictError(BucketError):
+    """A key was changed by others while a transaction was at work. Nothing of it is stored.
+
+    ``keys``: which keys, as far as that could be found out. Perhaps none. ``revision``: the present one of the first
+    key that the server has checked in vain, None where it does not tell.
+    """
+
+    def __init__(self, bucket: str, keys: Sequence[str] = (), revision: int | None = None) -> None:
+        more = f" and {len(keys) - MAX_NAMED} more" if len(keys) > MAX_NAMED else ""
+        named = ", ".join(f"{key!r:.100}" for key in keys[:MAX_NAMED]) + more
+        super().__init__(bucket, f"others have changed keys of the transaction ({named or 'which ones is unknown'})")
+        self.keys = tuple(keys)
+        self.revision = revision
+
+
+class TransactionUnknownError(BucketError):
+    """Nobody can tell what became of a transaction. The cause (``__cause__``) is why its answer was lost.
+
+    ``applied``: True, all of it is stored, and only its revisions are unknown. None: all of it is stored, or nothing.
+    """
+
+    def __init__(self, bucket: str, applied: Literal[True] | None = None) -> None:
+        known = (
+            "the transaction is stored, under revisions that are unknown: others have written each of its keys since"
+        )
+        super().__init__(bucket, known if applied else "whether the transaction is stored is unknown: look at its keys")
+        self.applied = applied
+
+
+class TransactionTooLargeError(BucketError, LocalProtocolError):
+    """A transaction is more than a server takes at once. Nothing of it is stored."""
+
+
+class TransactionsDisabledError(BucketError):
+    """The bucket allows no transaction over several keys. Nothing of it is stored."""
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__(
+            bucket,
+            f"it allows no transactions over several keys: switch them on with update_bucket({bucket!r}, atomic=True)",
+        )
+
+
 class SubscribeError(Error):
     """A subscription conflicts with what the server has already (ADR-15)."""
 

@@ -66,7 +66,7 @@ ROOMS: Final = {
     "client.consume": {"connection", "manage", "consume"},
     "client.copy": {"copy"},
     "client.read": {"connection", "read"},
-    "client.bucket": {"connection", "consume", "read", "bucket"},
+    "client.bucket": {"connection", "publish", "consume", "read", "bucket"},
     "server.store": {"store"},
     "server.publish": {"store", "publish"},
     "server.consume": {"store", "publish", "consume", "routing"},

@@ -69,6 +69,15 @@ class BatchHeaders:
     problem: BatchProblem | None
 
 
+class CheckedLines(bytes):
+    """Lines of headers, each with its end, and the empty line: what follows a member's own headers.
+
+    Whoever makes it has checked that the member may have them.
+    """
+
+    __slots__ = ()
+
+
 def api_level(level: int) -> str:
     """The value of ``Nats-Required-Api-Level``. LocalProtocolError for a malformed or negative level."""
     if type(level) is not int or level < 0:

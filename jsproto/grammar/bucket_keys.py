@@ -10,7 +10,7 @@ Rules:
 * ``KV-Operation`` marks a key as deleted. So does ``Nats-Marker-Reason``, by which servers mark what has expired.
 * A marker for a reason that is unknown deletes, too: markers have no value.
 
-Not here: configurations (``bucket_config``), other spellings of keys (``key_codecs``), transactions.
+Not here: configurations (``bucket_config``), other spellings of keys (``key_codecs``).
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ OPERATION: Final = b"KV-Operation"
 MARKER_REASON: Final = b"Nats-Marker-Reason"
 MESSAGE_SIZE: Final = b"Nats-Msg-Size"
 """In a delivery of headers alone: the size of the payload that was left out, in bytes."""
+
+GUARD_KEY: Final = "_kv.guard"
+"""The reserved key to which transactions publish markers, each with a check of another key in its headers."""
 
 Operation: TypeAlias = Literal["PUT", "DEL", "PURGE"]
 """What a revision did. "DEL" keeps the history of the key, and "PURGE" does not."""
@@ -154,6 +157,11 @@ class KeySpace:
     def target(self, key: str) -> str:
         """The subject to which ``key`` is published. LocalProtocolError if it is no key."""
         return self._written + self._checked(key)
+
+    @property
+    def guard_target(self) -> str:
+        """The subject to which ``GUARD_KEY`` is published."""
+        return self._written + GUARD_KEY
 
     def pattern(self, pattern: str) -> str:
         """The subjects of the keys that a filter matches. LocalProtocolError if it is none."""

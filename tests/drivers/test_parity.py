@@ -21,7 +21,7 @@ CLASSES = (
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
     "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
     "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
-    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}
@@ -37,7 +37,7 @@ def names(cls: type) -> list[str]:
 
 def annotation(text: Any) -> str:
     """An annotation as the facade for threads would write it."""
-    return re.sub(r"\bAsync(?=Iterator\b|Iterable\b)", "", str(text))
+    return re.sub(r"\bAwaitable\[(\w+)\]", r"\1", re.sub(r"\bAsync(?=Iterator\b|Iterable\b)", "", str(text)))
 
 
 def for_threads(documented: Any) -> str:

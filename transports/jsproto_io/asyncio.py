@@ -54,6 +54,7 @@ from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
+from jsproto_io._aio.transactions import Transaction
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.forks import register
@@ -65,7 +66,7 @@ __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
     "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
     "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
-    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "connect",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction", "connect",
 ]  # fmt: skip
 
 

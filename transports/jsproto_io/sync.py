@@ -62,6 +62,7 @@ from jsproto_io._blocking.sessions import ConsistentSession
 from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._blocking.tracing import TraceCollector
+from jsproto_io._blocking.transactions import Transaction
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, reason, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.limit import LOOK, Limit
@@ -77,7 +78,7 @@ __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
     "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
     "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
-    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "connect",
+    "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction", "connect",
 ]  # fmt: skip
 
 

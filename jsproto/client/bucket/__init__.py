@@ -2,7 +2,7 @@
 
 Where to look: ``bucket`` has the verbs of one bucket, ``manage`` what creates, binds, changes and lists buckets. What
 the verbs do is in ``entries`` (reads), ``writes``, ``watch`` and ``listing`` (keys, history, old markers). Their
-keywords are in ``bucket_options``.
+keywords are in ``bucket_options``. Several keys at once: ``transaction``, its ``commit``, and ``attempts`` of it.
 
 Not here: names, keys and configurations (``grammar.bucket_keys``, ``grammar.bucket_config``).
 """

@@ -7,20 +7,22 @@ Rules:
 * Values are bytes. None of these verbs keeps anything: every call asks the server.
 * A mirror is read itself, and written through its origin. What is written shows when it has come back.
 
-Not here: the scripts (``entries``, ``writes``, ``watch``, ``listing``), several keys in one atomic batch.
+Not here: the scripts (``entries``, ``writes``, ``watch``, ``listing``), and what transactions do (``transaction``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from jsproto.api_errors import StreamNameExistError
+from jsproto.client.bucket.attempts import TRIES, Attempts
 from jsproto.client.bucket.bucket_options import KeyOptions, WatchOptions
 from jsproto.client.bucket.bucket_snapshot import BucketSnapshot, snapshot
 from jsproto.client.bucket.entries import entries, entry
 from jsproto.client.bucket.listing import OLD_MARKER, key_names, present, purge_deletes
 from jsproto.client.bucket.manage import read_config, space_of, status
+from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch, patterns_of
 from jsproto.client.bucket.writes import create, written
 from jsproto.client.read.single import ReadLevel
@@ -185,6 +187,29 @@ class Bucket:
         """
         age = nanoseconds(older_than, "older_than")
         return self._js.session.scripts.bring(purge_deletes(self._js, self.space, age, now, timeout))
+
+    # -- several keys at once ------------------------------------------------------------------------------------------
+
+    def transaction(self, isolation: Isolation = "snapshot", *, timeout: float | None = None) -> Transaction:
+        """Begin a transaction over keys of this bucket. Errors as of ``Transaction``."""
+        return Transaction(self._js, self, isolation, timeout=timeout)
+
+    def attempts(
+        self,
+        isolation: Isolation = "snapshot",
+        *,
+        tries: int = TRIES,
+        chance: Callable[[], float] | None = None,
+        timeout: float | None = None,
+    ) -> Attempts:
+        """Transactions that are tried again after conflicts. See ``Attempts``.
+
+        ``chance``: None, by the session's token.
+        """
+        return Attempts(self._js, self, isolation, tries=tries, chance=chance or self._chance, timeout=timeout)
+
+    def _chance(self) -> float:
+        return int(self._js.session.draw(), 16) / 2.0**64
 
     # -- many entries --------------------------------------------------------------------------------------------------
 

@@ -95,6 +95,11 @@ def _last(js: JetStream, keys: KeySpace, key: str, timeout: float | None) -> Gen
     return present.revision
 
 
-def _wrong(keys: KeySpace, key: str, error: StreamWrongLastSequenceError) -> KeyWrongLastSequenceError:
+def present_revision(error: StreamWrongLastSequenceError) -> int | None:
+    """The last revision that a refused key has, or the first of several. None: the server does not say."""
     present = _PRESENT.fullmatch(error.description)
-    return KeyWrongLastSequenceError(keys.bucket, key, int(present[1]) if present else None)
+    return int(present[1]) if present else None
+
+
+def _wrong(keys: KeySpace, key: str, error: StreamWrongLastSequenceError) -> KeyWrongLastSequenceError:
+    return KeyWrongLastSequenceError(keys.bucket, key, present_revision(error))

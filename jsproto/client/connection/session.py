@@ -40,6 +40,7 @@ from jsproto.client.connection.drain import drain
 from jsproto.client.connection.lame_duck import LameDuckMove
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
+from jsproto.client.connection.pauses import Pauses
 from jsproto.client.connection.requests import Requests
 from jsproto.client.connection.script_runner import Script, ScriptRunner
 from jsproto.client.connection.server_pool import ServerPool
@@ -122,6 +123,7 @@ class Session(BulkOutbox):
         self._move: LameDuckMove | None = None
         self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
+        self._pauses = Pauses(self)
 
     def __repr__(self) -> str:
         return f"<Session {self.state}>"
@@ -449,6 +451,16 @@ class Session(BulkOutbox):
     def requests(self) -> Requests:
         """The request mux, for conversations that send a request and decode its answer."""
         return self._requests
+
+    def pause(self, seconds: float, now: float) -> Ticket[None]:
+        """Completed after so many seconds. It fails with why the session ended.
+
+        Raises:
+            ConnectionClosedError: the session has ended.
+        """
+        if self.closed:
+            self._write_buffer.refuse()
+        return self._pauses.pause(seconds, now)
 
     def ping(self, now: float) -> Ticket[float]:
         """Send a PING. The ticket takes the round trip in seconds, once the server has processed what was sent before.
@@ -858,6 +870,7 @@ class Session(BulkOutbox):
         if self._ping_later is not None:
             failed.append(self._ping_later)
             self._ping_later = None
+        failed += self._pauses.end()
         if link is not None:
             failed += link.open_tickets()
             link.close()

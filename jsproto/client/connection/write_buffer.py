@@ -108,7 +108,7 @@ class WriteBuffer:
         except TypeError:  # unhashable
             heads = self._heads.__missing__(subject)  # which says that it is no str
         if type(payload) is not bytes:  # what is queued must neither change nor count otherwise
-            payload = _copied(payload)
+            payload = copied(payload)
         size = len(payload)
         if size > self.max_payload or headers is not None:
             size = self._check_size(size, headers)
@@ -358,7 +358,7 @@ class _Heads(dict[str, tuple[bytes, bytes]]):
         return heads
 
 
-def _copied(payload: object) -> bytes:
+def copied(payload: object) -> bytes:
     """The bytes of a bytes-like payload.
 
     Raises:

@@ -54,7 +54,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.grammar.acks import PubAck, parse_pub_ack
-from jsproto.grammar.batch import BATCH_HEADERS, COMMIT_EOB, COMMIT_STORE, batch_head, behind
+from jsproto.grammar.batch import BATCH_HEADERS, COMMIT_EOB, COMMIT_STORE, CheckedLines, batch_head, behind
 from jsproto.grammar.headers import LINE_END, Headers, HeadersLike, encode_headers, status_line
 from jsproto.grammar.options import checked
 from jsproto.grammar.publish_headers import (
@@ -189,7 +189,9 @@ class AtomicBatch(Batch):
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
-    def add(self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float) -> int:
+    def add(
+        self, subject: str, payload: bytes = b"", headers: HeadersLike | CheckedLines | None = None, *, now: float
+    ) -> int:
         """Add one message. Returns its sequence in the batch. All subjects must be of one stream.
 
         ``now``: monotonic seconds.
@@ -248,7 +250,7 @@ class AtomicBatch(Batch):
         return at - start
 
     def commit(
-        self, now: float, subject: str, payload: bytes = b"", headers: HeadersLike | None = None
+        self, now: float, subject: str, payload: bytes = b"", headers: HeadersLike | CheckedLines | None = None
     ) -> Ticket[PubAck]:
         """Add a last message and store the batch. The ticket takes the acknowledgement: ``count``, the last ``seq``.
 
@@ -391,7 +393,7 @@ class AtomicBatch(Batch):
         if self._is_before(ATOMIC_SINCE):
             raise self._unsupported("an atomic batch", ATOMIC_SINCE)
 
-    def _add_slowly(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int:
+    def _add_slowly(self, subject: str, payload: bytes, headers: HeadersLike | CheckedLines | None, now: float) -> int:
         """Add the first message, or one that asks for an answer, or say why that is impossible."""
         self._check_open(now)
         sequence = self.sequence + 1
@@ -443,11 +445,13 @@ class AtomicBatch(Batch):
         return self._commit
 
     def _block(
-        self, subject: str, headers: HeadersLike | None, sequence: int, behind_sequence: bytes
+        self, subject: str, headers: HeadersLike | CheckedLines | None, sequence: int, behind_sequence: bytes
     ) -> tuple[bytes, str | None]:
         """The header block of a message, and the message id in it."""
         if headers is None:
             return b"%b%d%b\r\n" % (self._head, sequence, behind_sequence), None
+        if isinstance(headers, CheckedLines):
+            return b"%b%d%b%b" % (self._head, sequence, behind_sequence, headers), None
         block = encode_headers(headers)
         msg_id = self._check_headers(subject, Headers.of(headers), sequence) if b"\r\nNats-" in block else None
         return b"%b%d%b%b" % (self._head, sequence, behind_sequence, behind(block)), msg_id

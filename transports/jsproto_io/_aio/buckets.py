@@ -28,6 +28,7 @@ from jsproto_io._aio.bucket_keys import BucketSession, KeyVerbs
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.engine import ends
 from jsproto_io._aio.taking import Iterates
+from jsproto_io._aio.transactions import HasTransactions
 from jsproto_io._state.buckets import BucketBase, KeyWatcherBase
 from jsproto_io._state.common import Timeout
 
@@ -132,7 +133,7 @@ class HasBuckets:
         return await self._connection._ask(lambda now: self._core.buckets(now=now, timeout=limit), limit)
 
 
-class Bucket(KeyVerbs, BucketBase):
+class Bucket(KeyVerbs, HasTransactions, BucketBase):
     """Keys and their values. Made by ``JetStream.bucket()`` and ``JetStream.create_bucket()``.
 
     A key is letters, digits and ``- / _ =``, with dots between its tokens. Those that begin with ``_kv`` are reserved.

@@ -28,6 +28,7 @@ from jsproto_io._blocking.bucket_keys import BucketSession, KeyVerbs
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.engine import ends
 from jsproto_io._blocking.taking import Iterates
+from jsproto_io._blocking.transactions import HasTransactions
 from jsproto_io._state.buckets import BucketBase, KeyWatcherBase
 from jsproto_io._state.common import Timeout
 
@@ -128,7 +129,7 @@ class HasBuckets:
         return self._connection._ask(lambda now: self._core.buckets(now=now, timeout=limit), limit)
 
 
-class Bucket(KeyVerbs, BucketBase):
+class Bucket(KeyVerbs, HasTransactions, BucketBase):
     """Keys and their values. Made by ``JetStream.bucket()`` and ``JetStream.create_bucket()``.
 
     A key is letters, digits and ``- / _ =``, with dots between its tokens. Those that begin with ``_kv`` are reserved.
