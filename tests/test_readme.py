@@ -50,7 +50,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "ordered=True", "NatsServer()", "js.purge_stream(", "load(js, rows_of(", "async def load(js, rows)",
         "bucket.watch(",
     ),
-    REFERENCE: ("from_env", "js.counter(", "js.copy(", "js.source(", "sourcing_consumer("),
+    REFERENCE: ("from_env", "js.counter(", "js.copy(", "js.source(", "sourcing_consumer(", "tx.get_many("),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
         "in_process()", "for _ in range(30)",
@@ -111,6 +111,10 @@ def test_the_environment(fresh: NatsServer, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("NATS_CONTEXT", *VARIABLES.values()):
         monkeypatch.delenv(name, raising=False)
     assert run(program_with(REFERENCE, "from_env"), fresh) == "None 0 streams\n"
+
+
+def test_transactions(fresh: NatsServer) -> None:
+    assert run(program_with(REFERENCE, "tx.get_many("), fresh) == "9 b'1'\nchanged meanwhile: ('ann',)\n"
 
 
 def test_the_keywords_of_a_publish(fresh: NatsServer) -> None:

@@ -49,13 +49,15 @@ async def play(bucket: Any, *steps: Step, tx: Any = None) -> Any:
 
 async def lose(bucket: Any, *steps: Step) -> TransactionConflictError:
     """The conflict that a transaction of these steps ends in."""
-    tx = bucket.transaction()
+    tx: Any = bucket.transaction()
     with pytest.raises(TransactionConflictError) as raised:
         await play(bucket, *steps, tx=tx)
     assert raised.value is tx.error
-    return raised.value
+    return raised.value  # type: ignore[no-any-return]
 
 
+@promise("The end of the block stores all of it, or nothing.")
+@promise("the end of its block stores all that was written, or nothing")
 async def test_the_life_of_a_transaction(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect, history=3) as (bucket, _js):
         for key in ("a", "b", "c"):
@@ -96,6 +98,7 @@ async def test_the_life_of_a_transaction(server: Any, connect: Connect) -> None:
 
 
 @promise("A block that is left with an error stores nothing.")
+@promise("Nothing is stored before the end of the block.")
 async def test_a_block_that_fails_stores_nothing(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect) as (bucket, _js):
         tx = bucket.transaction()
@@ -111,6 +114,8 @@ async def test_a_block_that_fails_stores_nothing(server: Any, connect: Connect) 
         assert await last_revision(bucket) == 0
 
 
+@promise("no update is lost")
+@promise("A transaction that only reads shows one moment")
 async def test_conflicts(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect) as (bucket, _js):
         await bucket.put("a", b"1")
@@ -139,6 +144,7 @@ async def test_conflicts(server: Any, connect: Connect) -> None:
         assert await last_revision(bucket) == revision + 3
 
 
+@promise("Keys that were only read are checked as well, by exact names, on one server and on three.")
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
 async def test_write_skew(server: Any, connect: Connect, isolation: str) -> None:
     """Two doctors may go off duty while the other one is on. Both go, unless what was read is checked."""
@@ -168,6 +174,8 @@ def body_of(driver: str, fn: Callable[[Any], Coroutine[Any, Any, Any]]) -> Calla
     return fn
 
 
+@promise("no update is lost")
+@promise("calls `fn(tx)` again after a conflict, up to `tries=20` times")
 async def test_transactions_that_are_tried_again(server: Any, connect: Connect, driver: str) -> None:
     async with new_bucket(server, connect) as (bucket, _js):
         await bucket.put("n", b"0")
@@ -213,6 +221,7 @@ async def test_transactions_that_are_tried_again(server: Any, connect: Connect, 
             await bucket.transact(body_of(driver, add), tries=0)
 
 
+@promise("checks a key that is not written, in either isolation")
 async def test_a_write_behind_a_fence(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect) as (bucket, js):
         lock = await bucket.create("lock", b"me")

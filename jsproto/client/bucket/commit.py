@@ -42,7 +42,6 @@ from jsproto.backoff import Backoff
 from jsproto.client.publish.atomic import MSG_IDS_SINCE
 from jsproto.errors import (
     APIError,
-    BatchLostError,
     BatchMessageError,
     ConnectionClosedError,
     Error,
@@ -176,7 +175,7 @@ class Commit:
             if lost is None and self._is_lost(last):
                 lost = last
                 self._step(_S.LOST)
-            elif lost is None and not self._passes(last):
+            elif lost is None and not isinstance(last, _PASSES):
                 self._step(_S.REFUSED)
                 raise self._refusal(last) from last
             pause = backoff.failed(session.now) or 0.0
@@ -184,7 +183,7 @@ class Commit:
                 self._step(_S.REFUSED if lost is None else _S.UNKNOWABLE)
                 raise last if lost is None else TransactionUnknownError(self._config.bucket) from lost
             try:
-                yield session.pause(pause, session.now)
+                yield session.pauses.begin(pause, session.now)
             except Error:
                 continue  # the session ends, which the next try will say
 
@@ -204,7 +203,7 @@ class Commit:
             except StreamWrongLastSequenceConstantError as error:
                 raise _Undecided from error
             except APIError as error:
-                if self._passes(error):
+                if isinstance(error, _PASSES):
                     raise
                 refused = error
         first, is_nothing_new = yield from self._find()
@@ -289,10 +288,6 @@ class Commit:
         if isinstance(error, PermissionsViolationError):
             return self._is_out and error.operation == "subscribe"
         return self._is_out and (isinstance(error, ConnectionClosedError) or not isinstance(error, _REFUSES))
-
-    def _passes(self, error: Error) -> bool:
-        """Whether nothing was taken, and may be later."""
-        return isinstance(error, _PASSES) or (isinstance(error, BatchLostError) and not self._is_out)
 
     def _refusal(self, error: Error) -> Error:
         """What the caller is told."""

@@ -26,8 +26,15 @@ class Pauses(Conversation):
         self._session = session
         self._deadlines: Deadlines[Ticket[None]] = Deadlines()
 
-    def pause(self, seconds: float, now: float) -> Ticket[None]:
-        """Completed after so many seconds."""
+    def begin(self, seconds: float, now: float) -> Ticket[None]:
+        """Completed after so many seconds. It fails with why the session ended.
+
+        Raises:
+            ConnectionClosedError: the session has ended.
+        """
+        closed = self._session.closed_error
+        if closed is not None:
+            raise closed
         ticket: Ticket[None] = Ticket()
         self._deadlines.set(ticket, now + seconds)
         self._session.rearm(self)

@@ -87,7 +87,7 @@ class Session(BulkOutbox):
 
     * ``options``: the ``ConnectOptions``.
     * ``now``: seconds, the time that came with the last bytes or timeout. Scripts send what comes next at that time.
-    * ``scripts``: the ``ScriptRunner``.
+    * ``scripts``, ``pauses``: see their classes.
     * ``connected``: a ticket with the ``ServerInfo`` of the first link.
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
@@ -112,10 +112,10 @@ class Session(BulkOutbox):
         self._server: ServerInfo | None = None
         self._write_buffer = WriteBuffer(options, self.completed)
         self._routes: dict[bytes, Conversation] = {}
-        self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
-        self._ping_later: Ticket[float] | None = None  # one for all calls while there is no link
+        self._subscribed: dict[bytes, bytes] = {}  # the SUBs, for a new link
+        self._ping_later: Ticket[float] | None = None  # one for all without a link
         self._sids = 0
-        self._with_fields: set[bytes] = set()  # ids of the subscriptions whose runs are wanted with fields
+        self._with_fields: set[bytes] = set()  # ids of runs wanted with fields
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
@@ -123,7 +123,7 @@ class Session(BulkOutbox):
         self._move: LameDuckMove | None = None
         self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
-        self._pauses = Pauses(self)
+        self.pauses = Pauses(self)
 
     def __repr__(self) -> str:
         return f"<Session {self.state}>"
@@ -451,16 +451,6 @@ class Session(BulkOutbox):
     def requests(self) -> Requests:
         """The request mux, for conversations that send a request and decode its answer."""
         return self._requests
-
-    def pause(self, seconds: float, now: float) -> Ticket[None]:
-        """Completed after so many seconds. It fails with why the session ended.
-
-        Raises:
-            ConnectionClosedError: the session has ended.
-        """
-        if self.closed:
-            self._write_buffer.refuse()
-        return self._pauses.pause(seconds, now)
 
     def ping(self, now: float) -> Ticket[float]:
         """Send a PING. The ticket takes the round trip in seconds, once the server has processed what was sent before.
@@ -870,7 +860,7 @@ class Session(BulkOutbox):
         if self._ping_later is not None:
             failed.append(self._ping_later)
             self._ping_later = None
-        failed += self._pauses.end()
+        failed += self.pauses.end()
         if link is not None:
             failed += link.open_tickets()
             link.close()

@@ -82,7 +82,7 @@ class HasTransactions:
                 async with Transaction(attempts.begin(), connection) as transaction:
                     return await fn(transaction)
             except TransactionConflictError as error:
-                pause = partial(connection._session.pause, attempts.failed(error))
+                pause = partial(connection._session.pauses.begin, attempts.failed(error))
             await connection._ask(pause)
 
 

@@ -82,7 +82,7 @@ class HasTransactions:
                 with Transaction(attempts.begin(), connection) as transaction:
                     return fn(transaction)
             except TransactionConflictError as error:
-                pause = partial(connection._session.pause, attempts.failed(error))
+                pause = partial(connection._session.pauses.begin, attempts.failed(error))
             connection._ask(pause)
 
 
