@@ -162,8 +162,7 @@ async def test_write_skew(server: Any, connect: Connect, isolation: str) -> None
             with pytest.raises(TransactionConflictError) as raised:
                 await play(bucket, *steps, tx=first)
             assert raised.value.keys == ("b",)
-        marked = [entry.key for entry in await bucket.history() if entry.is_marker]
-        assert marked == ([] if isolation == "snapshot" else ["_kv.guard"])
+        assert [entry.key for entry in await bucket.history() if entry.is_marker] == []  # that of the guard is hidden
         assert sorted(await bucket.keys()) == ["a", "b"]
 
 

@@ -28,7 +28,9 @@ from jsproto.errors import (
     TransactionUnknownError,
 )
 from jsproto.rules.transaction import TransactionPhase
+from jsproto.server.server import Server
 from jsproto.server.store.stream import Publication, Stream
+from jsproto.testing.network import Network
 from jsproto.testing.pair import Pair
 from tests.effort import EFFORT, examples
 from tests.marks import promise
@@ -43,6 +45,7 @@ SHAPES: Final = {  # keys that are read, that are written, and that are guarded
     "blind": ((), ("b",), ("a",)),
     "unread": ((), ("a", "b"), ()),
 }
+AGREES_AFTER: Final = 0.4  # seconds
 STRIDE: Final = max(round(16 / EFFORT), 1)  # bytes between two places at which the link breaks
 MEDDLES: Final = ("nothing", "one", "all", "restart", "restart-all", "forget-all", "leaderless")
 
@@ -50,13 +53,22 @@ MEDDLES: Final = ("nothing", "one", "all", "restart", "restart-all", "forget-all
 class Watched:
     """A client, a bucket with two values, and all that is ever stored in it: sequence, key, value."""
 
-    def __init__(self, history: int = 1) -> None:
-        self.pair = Pair(connect_options(reconnect_time_wait=0.1, max_reconnect_attempts=-1, dont_randomize=True))
+    def __init__(self, history: int = 1, *, late: bool = False) -> None:
+        """``late``: three replicas, which agree late on what is to be stored."""
+        options = connect_options(reconnect_time_wait=0.1, max_reconnect_attempts=-1, dont_randomize=True)
+        network = Network(1)
+        server = Server(token=bytes(16), bus=network.cluster, apply_delay=AGREES_AFTER if late else 0.0)
+        self.pair = Pair(options, server=server, network=network)
         self.pair.connect()
-        self.bucket: Bucket = self.ask(self.pair.js.create_bucket("B", now=self.pair.now, history=history))
+        replicas = 3 if late else 1
+        self.bucket: Bucket = self.ask(
+            self.pair.js.create_bucket("B", now=self.pair.now, history=history, replicas=replicas)
+        )
         self.stored: list[tuple[int, str, bytes]] = []
         for key in ("a", "b"):
             self.ask(self.bucket.put(key, b"before", now=self.pair.now))
+        if late:
+            self.pair.advance(1.0)  # all replicas have that
 
     def ask(self, ticket: Any) -> Any:
         return self.pair.run_until(ticket)
@@ -68,8 +80,8 @@ class Watched:
     def write_down(self, monkeypatch: pytest.MonkeyPatch) -> None:
         append = Stream.append
 
-        def spy(stream: Stream, message: Publication, now: float) -> int:
-            seq = append(stream, message, now)
+        def spy(stream: Stream, message: Publication, now: float, **options: Any) -> int:
+            seq = append(stream, message, now, **options)
             self.stored.append((seq, message.subject.decode().removeprefix("$KV.B."), message.payload))
             return seq
 
@@ -113,12 +125,14 @@ class Watched:
         return found
 
 
-def run(shape: str, isolation: Isolation, history: int, direction: str, byte: int, meddle: str) -> tuple[str, bool]:
+def run(
+    shape: str, isolation: Isolation, history: int, direction: str, byte: int, meddle: str, *, late: bool = False
+) -> tuple[str, bool]:
     """One transaction, whose link breaks after so many bytes of its commit.
 
     Returns the phase in which it ended, and whether the link broke.
     """
-    side = Watched(history)
+    side = Watched(history, late=late)
     with pytest.MonkeyPatch.context() as monkeypatch:
         side.write_down(monkeypatch)
         tx, writes = side.transaction(shape, isolation)
@@ -166,22 +180,24 @@ def judge_failure(side: Watched, error: Error, *, is_certain: bool) -> None:
     direction=st.sampled_from(["up", "down"]),
     byte=st.integers(0, 1_000),
     meddle=st.sampled_from(MEDDLES),
+    late=st.booleans(),
 )
 def test_a_lost_answer_is_decided(
-    shape: str, isolation: Isolation, history: int, direction: str, byte: int, meddle: str
+    shape: str, isolation: Isolation, history: int, direction: str, byte: int, meddle: str, late: bool
 ) -> None:
-    run(shape, isolation, history, direction, byte, meddle)
+    run(shape, isolation, history, direction, byte, meddle, late=late)
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("meddle", MEDDLES)
 @pytest.mark.parametrize("shape", sorted(SHAPES))
-def test_every_answer_that_can_be_lost(shape: str, meddle: str) -> None:
+def test_every_answer_that_can_be_lost(shape: str, meddle: str, late: bool) -> None:
     """The link breaks within each answer, and within each message."""
     ends = set()
     for direction in ("up", "down"):
         byte = 0
         while True:
-            end, is_cut = run(shape, "serializable", 1, direction, byte, meddle)
+            end, is_cut = run(shape, "serializable", 1, direction, byte, meddle, late=late)
             if not is_cut:
                 break
             ends.add(end)
