@@ -32,7 +32,8 @@ Map of the house. A room imports only from those above it, and the two roles nev
                       prefetch, priority
       read/           direct, single, multi, snapshot, retry, consistent_session (token and levels),
                       consistency (which answers can be believed), consistent_batch (many messages)
-      bucket/         buckets of keys and values: bucket (the verbs), manage, entries, writes, watch, listing
+      bucket/         buckets of keys and values: bucket (the verbs), manage, entries, writes, watch, listing,
+                      lock
     server/         the server role, checked against transcripts of nats-server
                       server, session, inlet
       store/ publish/ consume/ read/ replication/ api/

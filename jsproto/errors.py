@@ -775,6 +775,27 @@ class TransactionsDisabledError(BucketError):
         )
 
 
+class LockLostError(BucketError):
+    """A lock is no longer the caller's: it has expired, or another one has it. ``token``: of its acquisition.
+
+    What was to be written was not stored.
+    """
+
+    def __init__(self, bucket: str, name: str, token: int) -> None:
+        super().__init__(bucket, f"lock {name!r:.200} was lost: token {token} holds it no longer")
+        self.name = name
+        self.token = token
+
+
+class LockTimeoutError(BucketError, TimeoutError):
+    """A lock was not acquired in time: another one has it. ``owner`` is what that one said of itself."""
+
+    def __init__(self, bucket: str, name: str, owner: str) -> None:
+        super().__init__(bucket, f"lock {name!r:.200} is another one's" + (f": {owner!r:.200}" if owner else ""))
+        self.name = name
+        self.owner = owner
+
+
 class SubscribeError(Error):
     """A subscription conflicts with what the server has already (ADR-15)."""
 

@@ -43,6 +43,8 @@ class Timer(IdentityEnum):
     SOURCE_ANSWER = "a claim, or a reset, of a sourced consumer must have been answered"
     SOURCE_READY = "a sourced consumer must have been claimed for the first time"
     SOURCE_CLAIM = "it is time to claim a sourced consumer again"
+    LOCK_LOOK = "a lock that another one holds must have expired, or the wait for it has ended"
+    LOCK_RENEW = "a lock that is kept alive has lived a third of its time"
     ASK_AGAIN = "there may be room again for a request that found none"
 
 

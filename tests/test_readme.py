@@ -50,7 +50,9 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "ordered=True", "NatsServer()", "js.purge_stream(", "load(js, rows_of(", "async def load(js, rows)",
         "bucket.watch(",
     ),
-    REFERENCE: ("from_env", "js.counter(", "js.copy(", "js.source(", "sourcing_consumer(", "tx.get_many("),
+    REFERENCE: (
+        "from_env", "js.counter(", "bucket.lock(", "js.copy(", "js.source(", "sourcing_consumer(", "tx.get_many(",
+    ),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
         "in_process()", "for _ in range(30)",
@@ -268,6 +270,10 @@ def test_dead_letters(fresh: NatsServer) -> None:
 
 
 @pytest.mark.skipif(servers.HAS_ACK_V2, reason="nats-py reads ack subjects of version 1 only")
+def test_a_lock_and_an_election(fresh: NatsServer) -> None:
+    assert run(program_with(REFERENCE, "bucket.lock("), fresh) == "True b'2'\nTrue host-1\n"
+
+
 def test_a_bucket_of_nats_py(fresh: NatsServer) -> None:
     assert run(program_with(NATS_PY, 'create_bucket("CONFIG"'), fresh).splitlines() == [
         "b'8080'", "[b'80', b'8080']", "['port']",

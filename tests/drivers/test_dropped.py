@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.drivers.conftest import PATIENCE, Connect
-from tests.drivers.test_facade import make_stream
+from tests.drivers.test_facade import make_stream, unique
 from tests.marks import known_fault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_collections")]
@@ -128,6 +128,22 @@ async def test_a_subscription_or_session_that_is_dropped_is_ended(server: Any, c
         assert set(routes) == before
         assert set(nc._session._subscribed) == before
         assert (await js.publish(f"{name}.a", b"2")).seq == 2
+
+
+async def test_a_lock_that_is_kept_alive_is_released_when_it_is_dropped(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        bucket = await nc.jetstream().create_bucket(unique("B"))
+        lock = bucket.lock("job", ttl=60, keep_alive=True)
+        await lock.acquire()
+        held = [lock]
+        del lock
+        with pytest.warns(ResourceWarning, match="^unclosed lock 'job' of bucket "):
+            await drop(nc, held)
+        lock = bucket.lock("job", ttl=60, wait=10)
+        await lock.acquire()
+        held = [lock]
+        del lock
+        await drop(nc, held)  # this one expires
 
 
 @pytest.mark.filterwarnings("ignore:unclosed subscription:ResourceWarning")

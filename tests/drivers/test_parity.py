@@ -19,8 +19,8 @@ from tests.tools import generate_blocking
 
 CLASSES = (
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
-    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
-    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "ConsumeContext", "Counter", "Election", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Lock",
+    "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
     "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.

@@ -208,6 +208,16 @@ def _watched(wire: Wire) -> object:
     return found
 
 
+def _locked(wire: Wire) -> object:
+    config = BucketConfig.of("B")
+    lock = Bucket(wire.js, space_of(config, wire.js.api.prefix), config).lock("gone", ttl=10)
+    wire.run_until(lock.acquire(now=wire.now, ends_at=wire.now))
+    wire.run_until(lock.renew(now=wire.now))
+    written = wire.run_until(lock.put("k", b"2", now=wire.now))
+    holder = wire.run_until(lock.holder(now=wire.now))
+    return written, holder and holder.ttl, wire.run_until(lock.release(now=wire.now))
+
+
 def _ask(name: str, *args: Any, **keywords: Any) -> Verb:
     return lambda wire: wire.run_until(getattr(wire.js, name)(*args, now=wire.now, **keywords))
 
@@ -251,7 +261,7 @@ VERBS: Final[dict[str, Verb]] = {
     "key_get_many": _key("get_many", ["k", "gone"]), "key_put": _key("put", "k", b"x"),
     "key_create": _key("create", "gone", b"x"), "key_update": _key("update", "k", b"x", 1),
     "key_keys": _key("keys"), "key_history": _key("history"), "key_watch": _watched,
-    "key_purge_deletes": _key("purge_deletes", older_than=0), "key_status": _key("status"),
+    "key_purge_deletes": _key("purge_deletes", older_than=0), "key_status": _key("status"), "lock": _locked,
 }  # fmt: skip
 
 

@@ -44,6 +44,7 @@ from jsproto_io._aio.buckets import Bucket, KeyWatcher
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consume_context import ConsumeContext
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._aio.coordination import Election, Lock
 from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.counting import Counter
 from jsproto_io._aio.engine import AsyncEvent
@@ -64,8 +65,8 @@ from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
-    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
-    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "ConsumeContext", "Counter", "Election", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Lock",
+    "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
     "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction", "connect",
 ]  # fmt: skip
 

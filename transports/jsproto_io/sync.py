@@ -53,6 +53,7 @@ from jsproto_io._blocking.buckets import Bucket, KeyWatcher
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking.consume_context import ConsumeContext
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._blocking.coordination import Election, Lock
 from jsproto_io._blocking.copying import StreamCopy
 from jsproto_io._blocking.counting import Counter
 from jsproto_io._blocking.managing import InfoLister
@@ -76,8 +77,8 @@ from jsproto_io.dialer import ambient_dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
-    "ConsumeContext", "Counter", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Message",
-    "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
+    "ConsumeContext", "Counter", "Election", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Lock",
+    "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription", "PushSubscription",
     "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction", "connect",
 ]  # fmt: skip
 

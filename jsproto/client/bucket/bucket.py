@@ -21,17 +21,19 @@ from jsproto.client.bucket.bucket_options import KeyOptions, WatchOptions
 from jsproto.client.bucket.bucket_snapshot import BucketSnapshot, snapshot
 from jsproto.client.bucket.entries import entries, entry
 from jsproto.client.bucket.listing import OLD_MARKER, key_names, present, purge_deletes
+from jsproto.client.bucket.lock import Lock
 from jsproto.client.bucket.manage import read_config, space_of, status
 from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch, patterns_of
 from jsproto.client.bucket.writes import create, written
 from jsproto.client.read.single import ReadLevel
-from jsproto.errors import BucketExistsError
+from jsproto.errors import BucketExistsError, LocalProtocolError
 from jsproto.grammar.bodies import MAX_UINT64
 from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
 from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.options import explained, of_range, or_none
+from jsproto.grammar.lock_holder import LockHolder
+from jsproto.grammar.options import explained, of_flag, of_range, or_none
 from jsproto.grammar.publish_headers import PublishOptions
 from jsproto.grammar.times import Duration, nanoseconds
 from jsproto.ticket import Ticket
@@ -257,6 +259,22 @@ class Bucket:
         patterns = patterns_of(self.space, filters)
         self._js.need_batches()
         return self._js.session.scripts.bring(snapshot(self._js, self.space, patterns, now, timeout))
+
+    # -- coordination --------------------------------------------------------------------------------------------------
+
+    def lock(self, name: str, *, ttl: Duration, owner: str = "", keep_alive: bool = False) -> Lock:
+        """A lock on the key ``name``, which is free until it is acquired. See ``Lock``.
+
+        * ``ttl``: how long it lives without a renewal, in seconds or as a timedelta, 1 s or more.
+        * ``owner``: a text that tells others who has it. ``keep_alive``: whether it is renewed by itself.
+
+        Raises:
+            LocalProtocolError: an argument cannot be, or the bucket is a mirror, which lags behind.
+        """
+        if self.config.mirror is not None:
+            raise LocalProtocolError(f"bucket {self.space.bucket} is a mirror, which may lag: take locks of its origin")
+        holder = LockHolder(owner, self._js.session.draw().decode(), nanoseconds(ttl, "ttl") / 1e9)
+        return Lock(self._js, self.space, name, holder, keep_alive=of_flag("keep_alive", keep_alive))
 
     def status(self, *, now: float, timeout: float | None = None) -> Ticket[BucketStatus]:
         """What the bucket is like now, and how much it holds."""

@@ -91,6 +91,17 @@ def entry(
     return found
 
 
+def last_entry(
+    js: JetStream, keys: KeySpace, key: str, timeout: float | None
+) -> Generator[Ticket[Any], Any, KeyValueEntry | None]:
+    """The last revision of ``key``, a marker too, by the leader. None: it has none."""
+    asked = js.get_msg(keys.stream, subject=keys.subject(key), level="leader", now=js.session.now, timeout=timeout)
+    try:
+        return stored_entry(keys, (yield from of_bucket(keys.bucket, asked)))
+    except MessageNotFoundError:
+        return None
+
+
 def entries(
     js: JetStream,
     asks: JetStream | ConsistentSession,

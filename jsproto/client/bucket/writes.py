@@ -18,9 +18,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.api_errors import StreamWrongLastSequenceError
-from jsproto.client.bucket.entries import of_bucket, unanswered
-from jsproto.errors import KeyExistsError, KeyWrongLastSequenceError, MessageNotFoundError, NoRespondersError
-from jsproto.grammar.bucket_keys import KeySpace, stored_entry
+from jsproto.client.bucket.entries import last_entry, unanswered
+from jsproto.errors import KeyExistsError, KeyWrongLastSequenceError, NoRespondersError
+from jsproto.grammar.bucket_keys import KeySpace
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -84,12 +84,9 @@ def create(
 
 def _last(js: JetStream, keys: KeySpace, key: str, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
     """The revision of the marker of ``key``, 0 without one. KeyExistsError where it has a value."""
-    asked = js.get_msg(keys.stream, subject=keys.subject(key), level="leader", now=js.session.now, timeout=timeout)
-    try:
-        message = yield from of_bucket(keys.bucket, asked)
-    except MessageNotFoundError:
+    present = yield from last_entry(js, keys, key, timeout)
+    if present is None:
         return 0
-    present = stored_entry(keys, message)
     if not present.is_marker:
         raise KeyExistsError(keys.bucket, key, present.revision)
     return present.revision

@@ -26,6 +26,7 @@ from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._aio.bucket_keys import BucketSession, KeyVerbs
 from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.coordination import Election, Lock
 from jsproto_io._aio.engine import ends
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._aio.transactions import HasTransactions
@@ -173,6 +174,49 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
         limit = seconds(timeout, default=self._timeout)
         core = self._connection._call(lambda now: open_session(self._core, token=token, level=level, timeout=limit))
         return BucketSession(core, self._connection, limit)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Timeout,
+        wait: Timeout | None = None,
+        owner: str = "",
+        keep_alive: bool = False,
+        timeout: Timeout | None = None,
+    ) -> Lock:
+        """A lock for clients of this bucket, to be acquired. See ``Lock``.
+
+        Args:
+            name: the key that stands for it.
+            ttl: how long it is held without a renewal, in seconds or as a timedelta, 1 s or more.
+            wait: how long to wait for other holders, in seconds or as a timedelta. None: for ever. 0: try once.
+            owner: a text that tells others who has it.
+            keep_alive: the connection renews it, each third of ``ttl``. False: ``renew()`` is yours to call.
+            timeout: of each question, in seconds or as a timedelta. None: that of the bucket.
+
+        Raises:
+            LocalProtocolError: an argument cannot be, or the bucket is a mirror, which lags behind.
+        """
+        core = self._core.lock(name, ttl=ttl, owner=owner, keep_alive=keep_alive)
+        return Lock(core, self._connection, seconds(timeout, default=self._timeout), seconds(wait, "wait"))
+
+    def election(
+        self, name: str, *, ttl: Timeout, id: str, keep_alive: bool = False, timeout: Timeout | None = None
+    ) -> Election:
+        """An election among clients of this bucket, for a campaign. See ``Election``.
+
+        Args:
+            name: the key that stands for it.
+            ttl: how long a leader stays without a renewal, in seconds or as a timedelta, 1 s or more.
+            id: what others know this candidate by.
+            keep_alive: as in ``lock()``, and so is ``timeout``.
+
+        Raises:
+            LocalProtocolError: an argument cannot be, or the bucket is a mirror, which lags behind.
+        """
+        core = self._core.lock(name, ttl=ttl, owner=id, keep_alive=keep_alive)
+        return Election(core, self._connection, seconds(timeout, default=self._timeout))
 
     async def keys(self, *filters: str, timeout: Timeout | None = None) -> list[str]:
         """The keys that have a value, in the order of their last revisions.
