@@ -19,7 +19,7 @@ Rules
  * Permissions of files are the operating system's business, as for ``nats``: a file that others can read is read.
  * What would be ignored at one's peril is refused: a SOCKS proxy, ``nsc``, certificates of Windows.
 
-Not here: files of contexts are not written, and ``op://`` and ``nsc://`` run no programs.
+Not here: writing files of contexts (``cli.context_files``), and ``op://`` and ``nsc://`` run no programs.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def load(name: str | os.PathLike[str] | None = None, **fields: Unpack[SettingFie
         SettingsError: the context, or a file that it names, cannot be used.
     """
     if name is None and (name := selected()) is None:
-        raise ContextNotFoundError("no context is selected", str(_folder() / "context.txt"))
-    shown, path = _find(os.fspath(name))
+        raise ContextNotFoundError("no context is selected", str(folder() / "context.txt"))
+    shown, path = find_file(os.fspath(name))
     return _settings([_given(fields), _read_context(path)], shown, str(path))
 
 
@@ -187,7 +187,7 @@ def from_env(
     name = context or os.environ.get("NATS_CONTEXT") or (selected() if use_selected else None)
     if name is None:
         return _settings(layers, None, None)
-    shown, path = _find(name)
+    shown, path = find_file(name)
     return _settings([*layers, _read_context(path)], shown, str(path))
 
 
@@ -197,7 +197,7 @@ def selected() -> str | None:
     Raises:
         SettingsError: the file that has it cannot be read.
     """
-    path = _folder() / "context.txt"
+    path = folder() / "context.txt"
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except FileNotFoundError:
@@ -209,7 +209,7 @@ def selected() -> str | None:
 def names() -> list[str]:
     """The names of the contexts, sorted."""
     try:
-        return sorted(path.stem for path in (_folder() / "context").glob("*.json") if path.is_file())
+        return sorted(path.stem for path in (folder() / "context").glob("*.json") if path.is_file())
     except OSError:  # nobody may look into the folder: there is none for this user
         return []
 
@@ -217,18 +217,19 @@ def names() -> list[str]:
 # -- where a value comes from ------------------------------------------------------------------------------------------
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """The folder of ``nats``, in which contexts are."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "nats"
 
 
-def _find(name: str) -> tuple[str, Path]:
+def find_file(name: str) -> tuple[str, Path]:
     """The name and the file of a context."""
     path = Path(name).expanduser()
     if name.endswith(".json") and os.path.isfile(path):
         return path.stem, path
     if not name or ".." in name or "/" in name or "\\" in name:
         raise ContextNotFoundError(f"no context can have the name {name!r}, and there is no such file")
-    return name, _folder() / "context" / f"{name}.json"
+    return name, folder() / "context" / f"{name}.json"
 
 
 def _read_context(path: Path) -> dict[str, _Value]:

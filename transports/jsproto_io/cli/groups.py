@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "ingest": ("ingest", "Publish the records of a file, or of standard input."),
     "mirror": ("mirror", "Copy a stream into another one, each message once."),
     "account": ("account", "Show the limits of the account, and what it uses."),
+    "context": ("context", "Add, select and list contexts: where to connect, as whom."),
     "rtt": ("rtt", "Measure the round trip to the server."),
     "server": ("server", "Check servers, streams and consumers, for monitors."),
     "bench": ("bench", "Measure publishing and reading on your server."),
@@ -41,7 +42,7 @@ COMMANDS: Final = {
 """Each command, its module in ``jsproto_io.cli.commands``, and its line in the help."""
 ALIASES: Final = {
     "str": ["stream"], "con": ["consumer"], "publish": ["pub"], "subscribe": ["sub"],
-    "req": ["request"],
+    "req": ["request"], "ctx": ["context"], "save": ["add"],
     "add": ["create"], "new": ["add", "create"], "list": ["ls"], "nfo": ["info"], "status": ["info"],
     "rm": ["del"], "del": ["rm"], "delete": ["rm", "del"],
 }  # fmt: skip

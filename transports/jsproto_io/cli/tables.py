@@ -22,6 +22,7 @@ from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
 from jsproto.grammar.bucket_keys import STREAM_PREFIX, KeyValueEntry
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto_io.cli.context_files import Listed
 from jsproto_io.cli.messages import payload_text
 from jsproto_io.cli.terminal import one_line
 from jsproto_io.cli.values import seconds_text, size_text, stamp
@@ -210,6 +211,18 @@ def subject_list(subjects: Iterable[tuple[str, int]]) -> Table:
     table = _list("subject", "messages")
     for subject, count in subjects:
         table.add_row(_plain(subject), f"{count:,}")
+    return table
+
+
+def context_list(contexts: Iterable[Listed]) -> Table:
+    """A line for each context."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for column in ("context", "servers", "description"):
+        table.add_column(column, overflow="fold", min_width=8)
+    for each in contexts:
+        mark = "*" if each.selected else ""
+        table.add_row(mark, *(_plain(str(text or "")) for text in (each.name, each.url, each.description)))
     return table
 
 
