@@ -90,7 +90,11 @@ def test_a_name_that_stands_for_nothing_is_unknown() -> None:
 )
 def test_words_are_completed(shell: str, asked: dict[str, str]) -> None:
     done = call_with({"_JSPROTO_COMPLETE": f"complete_{shell}", **asked})
-    assert re.findall(r'^(?:.*\(\()?"?([a-z]+)(?=$|\t|":")', done.out, re.MULTILINE) == ["consumer", "consume", "context"]
+    assert re.findall(r'^(?:.*\(\()?"?([a-z]+)(?=$|\t|":")', done.out, re.MULTILINE) == [
+        "consumer",
+        "consume",
+        "context",
+    ]
 
 
 @promise("Options that do not exist, or have no value, are told on standard error alone.")

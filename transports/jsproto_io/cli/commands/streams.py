@@ -1,25 +1,31 @@
-"""``jsproto stream``: list, look at, create, change, empty and delete streams.
+"""``jsproto stream``: list, look at, create, change, empty, delete, back up and restore streams.
 
 Rules
  * What destroys asks before, and refuses where nobody can be asked. ``--force`` skips the question.
  * JSON is the server's own.
 
-Not here: tables (``tables``), the options of a configuration (``configuring``).
+Not here: tables (``tables``), the options of a configuration (``configuring``), backups themselves (``backing_up``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import DownloadColumn
 
+from jsproto.grammar.api import ApiSubjects
+from jsproto_io.cli import values
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.configuring import Configuration, with_configuration
 from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.cli.tables import config_changes, stream_list, stream_table, subject_list
-from jsproto_io.cli.terminal import check_somebody_can_be_asked, running
+from jsproto_io.cli.terminal import Failure, Screen, check_somebody_can_be_asked, one_line, running
 from jsproto_io.cli.values import counted
 
 app = typer.Typer(
@@ -184,6 +190,64 @@ def rmm(
                 screen.confirm(f"Delete message {seq:,} of stream {stream}, of {message.subject}?")
             js.secure_delete_msg(stream, seq)
         done(common, {"stream": stream, "seq": seq}, f"message {seq:,} of stream {stream} deleted")
+
+
+@app.command("backup", epilog="Example: jsproto stream backup ORDERS backups/orders")
+@with_common
+def backup(
+    common: Common,
+    stream: Name,
+    folder: Annotated[Path, typer.Argument(help="Where to, a new folder.", metavar="FOLDER", show_default=False)],
+    consumers: Annotated[bool, typer.Option(help="Consumers with their state, too.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="The server checks each message first.")] = False,
+) -> None:
+    """Write a stream and its consumers into a folder.
+
+    "nats stream restore" reads it, too. Servers back up streams in files alone.
+    """
+    screen = common.screen()
+    with running(screen):
+        from jsproto_io.cli.backing_up import back_up
+
+        api = ApiSubjects(**common.settings().jetstream)
+        with common.connected("stream backup") as (nc, js), _bytes_shown(screen, f"backup of {stream}") as on_chunk:
+            if js.stream_info(stream).config.storage == "memory":
+                raise Failure(f"stream {stream} is in memory: servers back up streams in files alone")
+            size = back_up(nc, api, stream, folder, consumers=consumers, check=check, on_chunk=on_chunk)
+        data = {"stream": stream, "folder": str(folder), "bytes": size}
+        done(common, data, f"stream {stream} is in {folder}, {values.size_text(size)}")
+
+
+@app.command("restore", epilog="Example: jsproto stream restore backups/orders")
+@with_common
+def restore_stream(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(help="Where the backup is.", metavar="FOLDER", show_default=False)],
+) -> None:
+    """Make a stream of its backup, also one of "nats stream backup".
+
+    It has the name, the sequences, the times and the consumers of the one before.
+    """
+    screen = common.screen()
+    with running(screen):
+        from jsproto_io.cli.backing_up import read_about, restore
+
+        name = read_about(folder)["config"]["name"]
+        api = ApiSubjects(**common.settings().jetstream)
+        with common.connected("stream restore") as (nc, _), _bytes_shown(screen, f"restore of {name}") as on_chunk:
+            made = restore(nc, api, folder, on_chunk=on_chunk)
+        if common.as_json:
+            screen.dump(made.to_json())
+        else:
+            screen.say(f"stream {name} is there again, {values.counted(made.state.messages, 'message')}")
+
+
+@contextmanager
+def _bytes_shown(screen: Screen, what: str) -> Iterator[Callable[[int], None]]:
+    """Show how many bytes went over the link."""
+    with screen.progress(DownloadColumn(binary_units=True)) as progress:
+        task = progress.add_task(one_line(what), total=None)
+        yield lambda size: progress.advance(task, size)
 
 
 @app.command("rm", epilog="Example: jsproto stream rm ORDERS --force")
