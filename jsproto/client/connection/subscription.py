@@ -185,7 +185,6 @@ class Subscription(Drainable):
             self._end(ConnectionClosedError("the subscription was closed"))
 
     def abandon(self, now: float) -> None:
-        """As in ``Live``."""
         self.unsubscribe()
 
     def drain(self, now: float) -> Ticket[None]:

@@ -329,7 +329,6 @@ class PullConsumer(Drainable, Generic[D]):
         self._end(ConnectionClosedError("the subscription was closed"))
 
     def abandon(self, now: float) -> None:
-        """As in ``Live``."""
         self.unsubscribe(now)
 
     @property

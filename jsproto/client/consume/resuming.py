@@ -103,7 +103,6 @@ class ResumingBuffer(PushBuffer[D]):
         return ticket
 
     def abandon(self, now: float) -> None:
-        """As in ``Live``."""
         self.unsubscribe(now)
 
     def drain(self, now: float) -> Ticket[None]:

@@ -138,7 +138,6 @@ class BatchAdvisories(Conversation, Live):
             self._end(ConnectionClosedError("the advisories are watched no more"))
 
     def abandon(self, now: float) -> None:
-        """As in ``Live``."""
         self.close()
 
     def _end(self, error: Error) -> None:

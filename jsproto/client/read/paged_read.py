@@ -144,7 +144,6 @@ class PagedRead(BufferedRead, Live):
         self._end(None)
 
     def abandon(self, now: float) -> None:
-        """As in ``Live``."""
         self.close(now)
 
     # -- what happens --------------------------------------------------------------------------------------------------

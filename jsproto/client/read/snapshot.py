@@ -226,7 +226,6 @@ class Snapshot(Live):
             self._read.close(now)
 
     def abandon(self, now: float) -> None:
-        """As in ``Live``."""
         self.close(now)
 
     def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:

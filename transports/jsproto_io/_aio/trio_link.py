@@ -71,7 +71,6 @@ class TcpLink(Link):
         self._socket = connected
 
     async def receive(self) -> bytes:
-        """As in ``Link``."""
         while True:
             await trio.lowlevel.wait_readable(self._open_socket())
             try:
@@ -80,7 +79,6 @@ class TcpLink(Link):
                 pass  # there was nothing after all
 
     def send(self) -> None:
-        """As in ``Link``."""
         try:
             self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
@@ -90,7 +88,6 @@ class TcpLink(Link):
             self.unsent, self.ends = memoryview(b""), True
 
     async def wait_writable(self) -> None:
-        """As in ``Link``."""
         await trio.lowlevel.wait_writable(self._open_socket())
 
     def end(self) -> None:
@@ -99,7 +96,6 @@ class TcpLink(Link):
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """As in ``Link``."""
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

@@ -66,7 +66,6 @@ class SocketPoller(Poller):
         return look_up(address)
 
     def sleep(self) -> None:
-        """As in ``Poller``."""
         for key, events in self.selector.select(clamp_sleep(self.asleep_until - monotonic())):
             if key.data is None:
                 with suppress(BlockingIOError):  # a wait of a signal handler was quicker
@@ -78,7 +77,6 @@ class SocketPoller(Poller):
                     key.data.receive()
 
     def wakeup(self) -> None:
-        """As in ``Poller``."""
         with suppress(OSError):  # it is closed, or was woken up already
             self._wakeup_send.send(b"\0")
 
@@ -134,7 +132,6 @@ class TcpSocket(Link):
         self.dial_until = min(race.next_at, self._until)
 
     def dialled(self, now: float) -> bool:
-        """As in ``Link``."""
         for attempt in [attempt for attempt in self._attempts if not attempt.blocked]:
             try:
                 finish(attempt.socket)

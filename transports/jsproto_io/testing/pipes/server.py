@@ -223,7 +223,6 @@ class _Pipe(ClientEnd):
         self._pieces.clear()
 
     def take(self) -> bytes | None:
-        """As in ``ClientEnd``."""
         ended = self.ended  # before the pieces, so that none is missed
         pieces: list[bytes] = []
         with suppress(IndexError):  # it is empty
@@ -243,17 +242,14 @@ class _Pipe(ClientEnd):
         self.peer.blocked = False
 
     def send(self, data: bytes) -> None:
-        """As in ``ClientEnd``."""
         self._server._put(lambda now: None if self.ended else self.peer.receive(data, now))
 
     def end(self) -> None:
-        """As in ``ClientEnd``."""
         if self.ended:
             self.on_ready()
         self._server._put(lambda now: self._server._drop(self), wait=False)
 
     def close(self) -> None:
-        """As in ``ClientEnd``."""
         self.ended = True
         self.cut()
         self.end()

@@ -33,7 +33,6 @@ class PipeLink(Link):
         self._end: ClientEnd | None = None
 
     def dialled(self, now: float) -> bool:
-        """As in ``Link``."""
         if now < self.dial_until:
             return False
         self._end = self._dial()
@@ -66,14 +65,12 @@ class PipeLink(Link):
             self._end.send(bytes(self.unsent))
 
     def hang_up(self, *, abruptly: bool) -> None:
-        """As in ``Link``."""
         if abruptly:
             self.close()
         elif self._end is not None:
             self._end.end()
 
     def close(self) -> None:
-        """As in ``Link``."""
         if self._end is not None:
             self._end.close()
 
@@ -98,12 +95,10 @@ class PipePoller(Poller):
         return [("", "", 0, "", (address.host, address.port))]
 
     def sleep(self) -> None:
-        """As in ``Poller``."""
         self._alarm.acquire(timeout=clamp_sleep(self.asleep_until - self._now()))
         self._receive()
 
     def wakeup(self) -> None:
-        """As in ``Poller``."""
         if self._alarm.locked():
             with suppress(RuntimeError):  # another thread was faster
                 self._alarm.release()

@@ -37,7 +37,6 @@ class PipeLink(Link):
         self._ready.set()
 
     async def receive(self) -> bytes:
-        """As in ``Link``."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
             if self._closed:
@@ -50,7 +49,6 @@ class PipeLink(Link):
             await self._ready.wait()
 
     def send(self) -> None:
-        """As in ``Link``."""
         self._end.send(bytes(self.unsent))
         self.unsent = memoryview(b"")
 
@@ -59,11 +57,9 @@ class PipeLink(Link):
         await trio.lowlevel.checkpoint()
 
     def end(self) -> None:
-        """As in ``Link``."""
         self._end.end()
 
     def close(self) -> None:
-        """As in ``Link``."""
         self._closed = True
         self._end.close()
         self._ready.set()

@@ -204,12 +204,10 @@ class WorldPoller(PipePoller):
         self._thread = thread
 
     def sleep(self) -> None:
-        """As in ``Poller``."""
         self._thread.wait(self.asleep_until, lambda: self.is_ready)
         self.take()
 
     def wakeup(self) -> None:
-        """As in ``Poller``."""
         self.is_ready = True
 
     def start_reader(self, connection: Connection, leadership: Leadership) -> None:

@@ -31,7 +31,6 @@ class WorldEnd(ClientEnd):
         link.on_receive = lambda: self.on_ready()
 
     def take(self) -> bytes | None:
-        """As in ``ClientEnd``."""
         with self._guard:
             pieces = self._link.received()
             broken = self._link.error is not None
@@ -47,13 +46,11 @@ class WorldEnd(ClientEnd):
         return b"" if self._has_ended else None
 
     def send(self, data: bytes) -> None:
-        """As in ``ClientEnd``."""
         with self._guard:
             self._link.send(data)
             self._touched()
 
     def end(self) -> None:
-        """As in ``ClientEnd``."""
         with self._guard:
             self._link.end()
             self._touched()

@@ -235,7 +235,6 @@ class SimulatedLoop(asyncio.BaseEventLoop, Engine):
     # -- the beginning and the end -------------------------------------------------------------------------------------
 
     def run(self, main: Program, at_end: Callable[[], None], grace: float) -> Any:
-        """As in ``Engine``."""
         try:
             return self.run_until_complete(awaited(main, "asyncio"))
         finally:
