@@ -189,6 +189,7 @@ def test_every_row_has_a_class_of_its_own() -> None:
         err_code = int(row.split(",")[2])
         kind = type(APIError.from_fields(400, err_code, ""))
         assert kind.__name__ in own
+        assert kind.err_code == err_code
         assert re.match(rf"[45][0-9][0-9]/{err_code}:", kind.__doc__ or "")
         assert re.fullmatch(r"[A-Z][A-Za-z]+Error", kind.__name__)
 
@@ -198,6 +199,14 @@ def test_a_wrong_last_sequence_is_one_error_whatever_its_code() -> None:
         error = APIError.from_fields(400, err_code, "wrong last sequence")
         assert isinstance(error, api_errors.StreamWrongLastSequenceError)
         assert error.details == {}
+
+
+def test_a_class_says_what_the_server_says() -> None:
+    kind = api_errors.SequenceNotFoundError
+    assert (kind.code, kind.err_code, kind.description) == (400, 10043, "sequence {seq} not found")
+    assert kind.template == kind.description
+    assert kind.__doc__ == "400/10043: sequence {seq} not found."
+    assert api_errors.StreamNotFoundError.template == ""  # its text is a fixed one
 
 
 @pytest.mark.parametrize("name", jsproto_io.sync.__all__)
