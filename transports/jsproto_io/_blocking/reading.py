@@ -75,7 +75,10 @@ class Reads(Asks):
             level: as in ``get_msg``.
             timeout: as in ``get_msg``.
         """
-        return self._asked(self._core.get_last_msg, stream, subject, level=level, timeout=timeout)
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(
+            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
+        )
 
     @explained(ReadOptions)
     def get_data(
