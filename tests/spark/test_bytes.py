@@ -17,7 +17,7 @@ from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.offsets import decode_offset
 from pyspark_jetstream.options import read_options
 from pyspark_jetstream.planning import Range
-from pyspark_jetstream.source import Limits, batches
+from pyspark_jetstream.source import Limits, Work, batches
 from tests.marks import promise
 from tests.spark.conftest import Made
 from tests.spark.test_tasks import COLUMNS, read
@@ -50,14 +50,14 @@ def test_batches_have_few_bytes(count: int) -> None:
 
 
 def test_a_limit_in_bytes() -> None:
-    spans, sizes = {"A": (10, 110), "B": (0, 300)}, {"A": 1_000.0, "B": 100.0}
-    assert Limits(None, None).sequences(spans, sizes) is None
-    assert Limits(7, None).sequences(spans, sizes) == 7
-    assert Limits(None, 13_000).sequences(spans, sizes) == 40  # of 400, which have 130,000 bytes
-    assert Limits(7, 13_000).sequences(spans, sizes) == 7
-    assert Limits(70, 13_000).sequences(spans, sizes) == 40
-    assert Limits(None, 1).sequences(spans, sizes) == 1
-    assert Limits(None, 1).sequences({"A": (5, 5)}, sizes) is None
+    works = [Work(100, 100, 100_000.0), Work(900, 300, 30_000.0)]
+    assert Limits(None, None).messages(works) is None
+    assert Limits(7, None).messages(works) == 7
+    assert Limits(None, 13_000).messages(works) == 40  # of 400, which have 130,000 bytes
+    assert Limits(7, 13_000).messages(works) == 7
+    assert Limits(70, 13_000).messages(works) == 40
+    assert Limits(None, 1).messages(works) == 1
+    assert Limits(None, 1).messages([Work(0, 0, 0.0)]) is None
 
 
 @promise("bytes in a micro-batch, about")

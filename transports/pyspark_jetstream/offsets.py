@@ -37,6 +37,12 @@ class SplitPlan(NamedTuple):
     min_partitions: int
     max_records_per_partition: int
 
+    def among(self, span: int, matches: int) -> SplitPlan:
+        """For ``span`` sequences, of which so many match. No match is one task."""
+        if not matches:
+            return SplitPlan(1, max(span, 1))
+        return SplitPlan(self.min_partitions, max(self.max_records_per_partition * span // matches, 1))
+
 
 class Task(NamedTuple):
     """A task of a micro-batch: so many messages, with sequences from ``lo`` to ``hi - 1``."""

@@ -315,7 +315,8 @@ class ReadOptions:
         form=_TIME, excludes={"endingOffsets": ""},
     )  # fmt: skip
     max_offsets_per_trigger: int | None = count(
-        "maxOffsetsPerTrigger", "sequences in a micro-batch. On Spark 4.1 the first micro-batch of a query, and "
+        "maxOffsetsPerTrigger", "sequences in a micro-batch: limits count the messages that match `subject`. "
+        "On Spark 4.1 the first micro-batch of a query, and "
         "`availableNow`, take everything", shown="all",
     )  # fmt: skip
     max_bytes_per_trigger: int | None = count(
@@ -337,7 +338,9 @@ class ReadOptions:
         "minPartitions", "tasks that a range is split into, at least. A micro-batch that comes again is split as it "
         "was", most=100_000, shown="number of CPUs",
     )  # fmt: skip
-    max_records_per_partition: int = count("maxRecordsPerPartition", "sequences of a task", 250_000)
+    max_records_per_partition: int = count(
+        "maxRecordsPerPartition", "sequences of a task, or with a `subject` messages that match, about", 250_000
+    )
     fail_on_data_loss: bool = flag("failOnDataLoss", "false: go on with what is there", True)
     include_headers: bool = flag("includeHeaders", "of streams, not of a bucket", False, check=[_check_headers])
     include_origin: bool = flag("includeOrigin", "a column `origin`, which names each row to the sink `atomic`", False)

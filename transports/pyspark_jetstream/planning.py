@@ -40,7 +40,6 @@ from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
 FROM_EARLIEST: Final = -2
 FROM_LATEST: Final = -1
 RECOVERY_HINT: Final = "set failOnDataLoss to false to go on with what is there"
-DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper than a filter with wildcards
 
 
 class DataLossError(RuntimeError):
@@ -53,8 +52,8 @@ class Range:
 
     ``end``: the last position of the read that the range is a part of, which proves that the stream is still as it was
     planned. ``subject``: only what matches it. The task filters if the range is ``local``, otherwise the server does.
-    ``count``: how many messages it has. None: that is not known. ``begin``: what is before that is not read, because it
-    is gone.
+    ``count``: how many messages it has. None: that is not known. ``matches``: about how many. ``begin``: what is before
+    that is not read, because it is gone, or nothing.
     """
 
     lo: int
@@ -64,6 +63,7 @@ class Range:
     local: bool = False
     count: int | None = None
     begin: int = 0
+    matches: int | None = None
 
     @property
     def first(self) -> int:
@@ -236,7 +236,7 @@ def split(whole: Range, plan: SplitPlan) -> Sequence[Range]:
         return []
     parts = min(max(plan.min_partitions, -(-span // plan.max_records_per_partition)), span)
     edges = [whole.lo + span * number // parts for number in range(parts + 1)]
-    return [replace(whole, lo=lo, hi=hi) for lo, hi in pairwise(edges)]
+    return [replace(whole, lo=lo, hi=hi, matches=None) for lo, hi in pairwise(edges)]
 
 
 def later(wanted: Range, begin: int) -> Range:
@@ -244,29 +244,11 @@ def later(wanted: Range, begin: int) -> Range:
     return wanted if begin <= wanted.lo else replace(wanted, begin=begin)
 
 
-def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range) -> Range:
-    """The range with the filter where it costs least.
-
-    A server looks for wildcards message by message, at several times the price of reading all. So a filter that takes
-    much is left to the task. It applies whatever the stream's subjects are now: it may hold messages of former
-    subjects, and of its sources' subjects.
-    """
+def takes_all(info: StreamInfo, subject: str | None) -> bool:
+    """Whether a filter takes all messages of the stream's subjects, as they are now."""
     if subject is None or subject == ">":
-        return whole
-    wanted = replace(whole, subject=subject)
-    if "*" not in subject and ">" not in subject:
-        return wanted
-    if info.config.subjects and all(covers(subject, each) for each in info.config.subjects):
-        return replace(wanted, local=True)
-    return replace(wanted, local=count_of(js, wanted) > (whole.hi - whole.lo) * DENSE)
-
-
-def count_of(js: JetStream, wanted: Range) -> int:
-    """How many messages match from the front of the range to the end of the stream."""
-    with js.get_batch(wanted.stream, seq=wanted.lo, subject=wanted.subject, batch=1) as reader:
-        for message in reader:
-            return 1 + (message.num_pending or 0)
-    return 0
+        return True
+    return bool(info.config.subjects) and all(covers(subject, each) for each in info.config.subjects or ())
 
 
 def covers(pattern: str, subject: str) -> bool:

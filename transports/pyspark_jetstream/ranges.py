@@ -105,11 +105,15 @@ def _proved_end(js: JetStream, wanted: Range, options: ReadOptions) -> tuple[int
 def _pages(
     js: JetStream, wanted: Range, at: int, hi: int, options: ReadOptions, if_dropped: IfDropped
 ) -> Iterator[StoredColumns]:
+    known = wanted.matches if wanted.count is None else wanted.count
+    most = hi - at
+    if known is not None and at == wanted.first:  # and one more, by which the end shows
+        most = min(most, known + 1)
     reader = js.get_batch(
         wanted.stream,
         seq=at,
         subject=None if wanted.local else wanted.subject,
-        batch=hi - at,
+        batch=most,
         max_bytes=options.max_bytes,
         if_dropped=if_dropped,
     )

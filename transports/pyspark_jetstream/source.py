@@ -12,7 +12,7 @@ Not here: options (``options``), which ranges (``planning``), the reading itself
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -49,7 +49,6 @@ from pyspark_jetstream.planning import (
     begin_at,
     end_of,
     end_position,
-    filtered,
     first_of,
     later,
     look_up,
@@ -57,9 +56,11 @@ from pyspark_jetstream.planning import (
     position_at,
     resolve,
     split,
+    takes_all,
 )
 from pyspark_jetstream.ranges import check_count, matching, read_range, without_markers
 from pyspark_jetstream.schema import check_columns, check_read_schema
+from pyspark_jetstream.sparse import Ahead, count_between, filtered, look_ahead, measured, reach
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -116,8 +117,17 @@ class Reads:
         """
         if whole.hi <= whole.lo:
             return []
-        filtered_range = filtered(js, info, self.options.subject, whole)
-        return [RangePartition(later(each, begin)) for each in split(filtered_range, recorded or self.split_plan)]
+        wanted, plan = filtered(js, info, self.options.subject, whole), recorded
+        if plan is None:
+            plan = self.split_plan
+            if wanted.subject is not None and not wanted.local:
+                matches = wanted.matches
+                if matches is None:
+                    matches = count_between(js, info, wanted.subject, whole.lo, whole.hi)
+                plan = plan.among(whole.hi - whole.lo, matches)
+        return [
+            RangePartition(each) for each in measured(js, info, [later(each, begin) for each in split(wanted, plan)])
+        ]
 
     @property
     def split_plan(self) -> SplitPlan:
@@ -255,12 +265,12 @@ class JetStreamStreamReader(StreamReads):
         if self._until is None and self._is_too_early(since, self._ends()):
             return begin
         limits = self._limits(start is None, limit)
-        begins, end = self._client.request(lambda js: self._next(js, since, limits))
+        begins, end, plan = self._client.request(lambda js: self._next(js, since, limits))
         if is_same(since, end):  # split as it was, or Spark would take it for a new one
             return begin
         begun = {name: begins[name] for name in end if is_initial(begin) or name not in since}
         moved = {name: begins[name] for name in end.keys() - begun.keys() if not is_at(begins[name], since[name])}
-        return encode_offset(end, self.split_plan, begins=begun, moved=moved)
+        return encode_offset(end, plan, begins=begun, moved=moved)
 
     def _limits(self, is_default: bool, limit: Any) -> Limits:
         """The limits of a micro-batch, when Spark names one of them, or (``is_default``) those of the options."""
@@ -271,8 +281,8 @@ class JetStreamStreamReader(StreamReads):
 
     def _next(
         self, js: JetStream, since: Mapping[str, StreamPosition], limits: Limits
-    ) -> tuple[dict[str, StreamPosition], dict[str, StreamPosition]]:
-        """Where the next micro-batch begins, and where it ends. DataLossError.
+    ) -> tuple[dict[str, StreamPosition], dict[str, StreamPosition], SplitPlan]:
+        """Where the next micro-batch begins, where it ends, and how it is split. DataLossError.
 
         A stream that came back shorter, or was made anew, begins elsewhere from here on, however often the micro-batch
         is planned. What its front has dropped is looked at when it is planned.
@@ -288,17 +298,35 @@ class JetStreamStreamReader(StreamReads):
                 if self._until is not None and not is_at(begins[name], since[name]):
                     self._until[name] = end_position(self._infos[name])
         latest = self._until or self._ends()
-        spans = {name: (begins[name].seq, place.seq) for name, place in latest.items()}
+        works = {name: self._work(js, self._infos[name], begins[name], place) for name, place in latest.items()}
+        shares = share({name: work.matches for name, work in works.items()}, limits.messages(works.values()))
         ends = {}
-        sizes = {name: mean_size(self._infos[name]) for name in latest}
-        for name, seq in share(spans, limits.sequences(spans, sizes)).items():
-            if seq == latest[name].seq:
-                ends[name] = latest[name]
-            elif seq == begins[name].seq:
-                ends[name] = begins[name]
+        for name, count in shares.items():
+            work = works[name]
+            seq = begins[name].seq + count
+            if count == work.matches:
+                ends[name] = latest[name] if latest[name].seq >= begins[name].seq else begins[name]
+            elif work.ahead is None or not count:
+                ends[name] = position_at(js, self._infos[name], seq) if count else begins[name]
             else:
-                ends[name] = position_at(js, self._infos[name], seq)
-        return begins, ends
+                subject = str(self.options.subject)
+                end = reach(js, self._infos[name], subject, latest[name].seq + 1, work.ahead, count)
+                ends[name] = position_at(js, self._infos[name], end - 1)
+        plan = self.split_plan
+        if any(work.ahead is not None for work in works.values()):
+            plan = plan.among(sum(ends[name].seq - begins[name].seq for name in ends), sum(shares.values()))
+        return begins, ends, plan
+
+    def _work(self, js: JetStream, info: StreamInfo, begin: StreamPosition, end: StreamPosition) -> Work:
+        """What a stream has after ``begin``, up to ``end``."""
+        span, subject = max(end.seq - begin.seq, 0), self.options.subject
+        if not span or subject is None or takes_all(info, subject):
+            return Work(span, span, mean_size(info) * span)
+        ahead = look_ahead(js, info, subject, begin.seq + 1)
+        count = ahead.matches - look_ahead(js, info, subject, end.seq + 1).matches
+        if count <= 0 and next_at_leader(js, info.config.name, subject, begin.seq + 1) is not None:
+            return Work(span, span, mean_size(info) * span)  # of a replica that lags
+        return Work(span, max(count, 0), info.state.bytes / max(info.state.messages, 1) * count, ahead)
 
     def _ends(self) -> dict[str, StreamPosition]:
         return {name: end_position(info) for name, info in self._infos.items()}
@@ -380,19 +408,30 @@ class JetStreamStreamReader(StreamReads):
         return False
 
 
+class Work(NamedTuple):
+    """What a stream has for a micro-batch: so many sequences, so many messages that match, and their bytes, about.
+
+    ``ahead``: what matches from its begin on. None: nobody asked, and all sequences count.
+    """
+
+    span: int
+    matches: int
+    size: float
+    ahead: Ahead | None = None
+
+
 class Limits(NamedTuple):
-    """How much a micro-batch has, at most: sequences, and bytes. None: all that there is."""
+    """How much a micro-batch has, at most: messages, and bytes. None: all that there is."""
 
     most: int | None
     most_bytes: int | None
 
-    def sequences(self, spans: Mapping[str, tuple[int, int]], sizes: Mapping[str, float]) -> int | None:
-        """How many sequences that is, at least one. ``spans`` are those of ``share``, ``sizes`` bytes of a sequence."""
+    def messages(self, works: Collection[Work]) -> int | None:
+        """How many messages of ``works`` that is, at least one."""
         if self.most_bytes is None:
             return self.most
-        waiting = {name: max(latest - begin, 0) for name, (begin, latest) in spans.items()}
-        whole = sum(count * sizes[name] for name, count in waiting.items())
-        fitting = max(int(sum(waiting.values()) * self.most_bytes / whole), 1) if whole else None
+        whole = sum(work.size for work in works)
+        fitting = max(int(sum(work.matches for work in works) * self.most_bytes / whole), 1) if whole else None
         return min((each for each in (self.most, fitting) if each is not None), default=None)
 
 
@@ -401,14 +440,9 @@ def mean_size(info: StreamInfo) -> float:
     return info.state.bytes / max(end_of(info) - first_of(info), 1)
 
 
-def share(spans: Mapping[str, tuple[int, int]], most: int | None) -> dict[str, int]:
-    """Where a micro-batch of about ``most`` sequences ends, with each stream in proportion to what it has.
-
-    ``spans``: the sequences of each stream after which it begins, and with which it could end. It never ends before it
-    begins.
-    """
-    waiting = {name: max(latest - begin, 0) for name, (begin, latest) in spans.items()}
+def share(waiting: Mapping[str, int], most: int | None) -> dict[str, int]:
+    """How many of what is waiting in each stream a micro-batch of about ``most`` has, in proportion."""
     total = sum(waiting.values())
-    if most is not None and most < total:
-        waiting = {name: min(-(-most * span // total), span) for name, span in waiting.items()}
-    return {name: begin + waiting[name] for name, (begin, _) in spans.items()}
+    if most is None or most >= total:
+        return dict(waiting)
+    return {name: min(-(-most * count // total), count) for name, count in waiting.items()}

@@ -56,7 +56,6 @@ from pyspark_jetstream.planning import (
     Range,
     begin_at,
     end_position,
-    filtered,
     first_of,
     look_up,
     next_at_leader,
@@ -64,6 +63,7 @@ from pyspark_jetstream.planning import (
     report_loss,
 )
 from pyspark_jetstream.source import HAS_LIMITS, RangePartition, StreamReads
+from pyspark_jetstream.sparse import filtered
 
 MAX_ACK_PENDING: Final = 100_000  # messages under way, of a consumer that is made here
 RETENTIONS: Final = ("workqueue", "interest")
