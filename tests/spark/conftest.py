@@ -89,6 +89,13 @@ def short_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(position, "ELECTION", 0.02)
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process streams are looked at again at once."""
+    if find_spec("pyspark") is not None:
+        monkeypatch.setattr("pyspark_jetstream.source.LAST_PAUSE", 0.0)
+
+
 @pytest.fixture
 def nc(server: NatsServer) -> Iterator[Connection]:
     with connect(server.url) as connection:

@@ -456,11 +456,11 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.infos = self.messages = 0
         self.old: list[StreamInfo] = []
-        info, message = JetStream.stream_info, planning.next_at_leader
+        readable, message = planning._readable, planning.next_at_leader
 
-        def stream_info(js: JetStream, name: str, **keywords: Any) -> StreamInfo:
+        def info(*arguments: Any) -> StreamInfo:
             self.infos += 1
-            found = info(js, name, **keywords)
+            found = readable(*arguments)
             return self.old.pop() if self.old else found
 
         def proving(js: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -478,7 +478,7 @@ class Asked:
             self.messages += 1
             return message(*arguments)
 
-        monkeypatch.setattr(JetStream, "stream_info", stream_info)
+        monkeypatch.setattr(planning, "_readable", info)
         monkeypatch.setattr(planning, "prove", proving)
         monkeypatch.setattr(planning, "next_at_leader", next_at_leader)
 

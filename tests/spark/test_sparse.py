@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import sparse
 from pyspark_jetstream.offsets import SplitPlan, decode_offset
@@ -28,11 +29,11 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.verbs = Counter[str]()
         self.batches: list[int] = []
-        for verb in ("get_batch", "get_msg", "stream_info"):
-            monkeypatch.setattr(JetStream, verb, self._counting(verb, getattr(JetStream, verb)))
+        for kind, name in ((JetStream, "get_batch"), (JetStream, "get_msg"), (CoreJetStream, "stream_info")):
+            monkeypatch.setattr(kind, name, self._counting(name, getattr(kind, name)))
 
     def _counting(self, name: str, verb: Any) -> Any:
-        def counted(js: JetStream, *arguments: Any, **options: Any) -> Any:
+        def counted(js: Any, *arguments: Any, **options: Any) -> Any:
             self.verbs[name] += 1
             if options.get("batch", 1) > 1:
                 self.batches.append(options["batch"])

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import sleep
-from typing import Final
+from typing import Any, Final
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.read.proof import prove
@@ -32,6 +32,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
 from jsproto.rules import position as rule
 from jsproto.rules.position import PositionCheck, StreamFacts, Verdict, identity_of
+from jsproto.ticket import Ticket
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import SplitPlan
 from pyspark_jetstream.option_fields import OptionError
@@ -78,8 +79,23 @@ class Range:
 
 def look_up(js: JetStream, stream: str) -> StreamInfo:
     """The stream, which must answer Direct Gets. OptionError with one line when it does not."""
+    return look_up_all(js, [stream])[stream]
+
+
+def look_up_all(js: JetStream, streams: Sequence[str]) -> dict[str, StreamInfo]:
+    """The same of several streams, all asked at once."""
+    core, connection = js._core, js._connection
+
+    def ask(now: float) -> list[Ticket[StreamInfo]]:
+        return [core.stream_info(stream, now=now, timeout=core.timeout) for stream in streams]
+
+    tickets = connection._call_with_room(ask, limit=core.timeout)
+    return {stream: _readable(stream, connection, each) for stream, each in zip(streams, tickets, strict=True)}
+
+
+def _readable(stream: str, connection: Any, asked: Ticket[StreamInfo]) -> StreamInfo:
     try:
-        info = js.stream_info(stream)
+        info = connection._wait(asked)
     except StreamNotFoundError:
         raise OptionError(f"there is no stream {stream}") from None
     if not (info.config.allow_direct or (info.config.mirror is not None and info.config.mirror_direct)):

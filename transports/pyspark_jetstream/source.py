@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -51,7 +51,7 @@ from pyspark_jetstream.planning import (
     end_position,
     first_of,
     later,
-    look_up,
+    look_up_all,
     next_at_leader,
     position_at,
     resolve,
@@ -74,6 +74,8 @@ except ImportError:  # before 4.2 Spark admits everything, and so it is limited 
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 HAS_LIMITS: Final = ReadMaxRows is not None
+FIRST_PAUSE: Final = 0.02  # seconds after a look that found nothing new, doubled each time
+LAST_PAUSE: Final = 1.0
 IDLE_OFFSET_MOVES: Final = 60.0  # seconds after which an offset moves without a match, or retention might pass it
 
 
@@ -175,8 +177,7 @@ class JetStreamReader(Reads, DataSourceReader):
     def _planned(self, js: JetStream) -> list[InputPartition]:
         options = self.options
         found: list[InputPartition] = []
-        for stream in options.streams:
-            info = look_up(js, stream)
+        for stream, info in look_up_all(js, options.streams).items():
             wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, EARLIEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             hi = min(resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST), end_of(info))
@@ -233,6 +234,8 @@ class JetStreamStreamReader(StreamReads):
         self._moved_at = monotonic()  # when a micro-batch was planned
         self._nothing_before: dict[str, StreamPosition] = {}  # no message from the offset to there matches
         self._infos: dict[str, StreamInfo] = {}  # as last seen
+        self._seen_at = monotonic()  # when that was
+        self._pause = 0.0  # seconds until they are looked at again
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
@@ -243,8 +246,7 @@ class JetStreamStreamReader(StreamReads):
     def _begins(self, js: JetStream) -> dict[str, StreamPosition]:
         options = self.options
         positions = {}
-        for stream in options.streams:
-            info = look_up(js, stream)
+        for stream, info in look_up_all(js, options.streams).items():
             wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, LATEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             positions[stream] = position_at(js, info, begin.seq)
@@ -253,9 +255,19 @@ class JetStreamStreamReader(StreamReads):
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Where the next micro-batch ends: the end of the streams, or as far as a limit allows.
 
+        Spark asks a hundred times a second where nothing is new. So then it waits for the answer, longer each time, up
+        to a second. What it is told is always of the present.
+
         Before 4.2 Spark gives neither argument. Then the limit is the option's, and counts from the end of the last
         micro-batch. As long as that is unknown there is no limit, because an offset must never go back.
         """
+        sleep(max(self._seen_at + self._pause - monotonic(), 0))
+        end = self._latest(start, limit)
+        is_idle = end == (self._begun if start is None else start)
+        self._pause = min(max(2 * self._pause, FIRST_PAUSE), LAST_PAUSE) if is_idle else 0
+        return end
+
+    def _latest(self, start: dict[str, Any] | None, limit: Any) -> dict[str, Any]:
         self._refresh_infos()
         begin = self._begun if start is None else start
         if begin is None:  # before 4.2, of the first micro-batch
@@ -363,8 +375,9 @@ class JetStreamStreamReader(StreamReads):
         recorded: SplitPlan | None,
     ) -> list[Any]:
         found: list[InputPartition] = []
-        for stream, end in until.items():
-            info = look_up(js, stream)
+        moved = [name for name, end in until.items() if name not in since or not is_at(since[name], end)]
+        for stream, info in look_up_all(js, moved).items():
+            end = until[stream]
             logged = since.get(stream) or StreamPosition(stream, first_of(info) - 1)
             begin, info = begin_at(js, info, logged, self.options)
             if end.identity != begin.identity:  # planned before the stream was made anew: nothing of that is there
@@ -377,8 +390,9 @@ class JetStreamStreamReader(StreamReads):
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
 
     def _refresh_infos(self) -> None:
-        """Ask for the state of the streams. An idle query does so a hundred times a second, which is cheap."""
-        self._infos = self._client.request(lambda js: {name: look_up(js, name) for name in self.options.streams})
+        """Ask for the state of the streams, of all at once."""
+        self._infos = self._client.request(lambda js: look_up_all(js, self.options.streams))
+        self._seen_at = monotonic()
 
     def _is_too_early(self, since: Mapping[str, StreamPosition], latest: Mapping[str, StreamPosition]) -> bool:
         """Whether there is too little for a micro-batch, or nothing that matches."""
