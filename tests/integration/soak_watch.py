@@ -6,8 +6,8 @@ Each round the server is killed (SIGKILL) and started again. The watchers come t
 keys are written and deleted, their markers are removed (``purge_deletes``), and other keys are removed without a
 marker. Then the relay opens. Half of the rounds wait until the watchers agree with the bucket; the others go on at once.
 
-The watchers have a connection each. One watches as it comes, one with history, one headers alone, and one is slower than
-the writer.
+The watchers have a connection each. One watches as it comes, one with history, one headers alone, and one is slower
+than the writer.
 
 A killed server may bring back what was purged before: older revisions of a key, which nobody delivers again. Such keys
 are counted, and left out.
@@ -103,7 +103,7 @@ class Watcher:
             came_back = {each for each in found if each[1] <= outcome.removed.get(each[0], 0)}
             outcome.came_back |= came_back
             there = dict(found - came_back)
-            here = dict(self.keys.copy().items() - came_back)
+            here = {key: seq for key, seq in self.keys.copy().items() if key not in dict(came_back)}
             if here == there:
                 return ""
             if monotonic() > until:
