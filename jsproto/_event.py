@@ -6,13 +6,13 @@ every message. So immutability is a promise that the type checker keeps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
 
 C = TypeVar("C")
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def event(cls: type[C]) -> type[C]:
     """Make ``cls`` a slots dataclass that type checkers treat as frozen."""
     return dataclass(slots=True)(cls)

@@ -794,6 +794,83 @@ class LockTimeoutError(BucketError, TimeoutError):
         super().__init__(bucket, f"lock {name!r:.200} is another one's" + (f": {owner!r:.200}" if owner else ""))
         self.name = name
         self.owner = owner
+class ObjectError(BucketError):
+    """A verb of a bucket of objects failed. ``name`` is that of the object."""
+
+    def __init__(self, bucket: str, name: str, text: str) -> None:
+        super().__init__(bucket, f"object {name!r:.200}: {text}")
+        self.name = name
+
+
+class ObjectNotFoundError(ObjectError):
+    """There is no object of this name. ``revision`` is that of the marker of a deleted one, 0 without one."""
+
+    def __init__(self, bucket: str, name: str, revision: int = 0) -> None:
+        super().__init__(bucket, name, f"revision {revision} deleted it" if revision else "it does not exist")
+        self.revision = revision
+
+
+class ObjectChangedError(ObjectError):
+    """An object was replaced, or deleted, meanwhile. Or it is another one than expected.
+
+    ``expected`` and ``found`` are the puts that stored the two (``nuid``), and ``found`` is empty where there is none.
+    ``revision`` is that of the present description, 0 without one.
+    """
+
+    def __init__(self, bucket: str, name: str, expected: str, found: str, revision: int, text: str = "") -> None:
+        present = f"replaced by {found}" if found else "deleted"
+        super().__init__(bucket, name, text or f"put {expected} was {present} meanwhile")
+        self.expected = expected
+        self.found = found
+        self.revision = revision
+
+
+class ObjectExistsError(ObjectChangedError):
+    """An object that was to be created exists."""
+
+    def __init__(self, bucket: str, name: str, found: str, revision: int) -> None:
+        super().__init__(bucket, name, "", found, revision, f"it exists, with revision {revision}")
+
+
+class ObjectDamagedError(ObjectError):
+    """What is stored of an object is not what was put. The text says what is missing, doubled or altered."""
+
+
+class DigestMismatchError(ObjectDamagedError):
+    """The content of an object has another digest than its description. ``expected`` and ``found``: SHA-256."""
+
+    def __init__(self, bucket: str, name: str, expected: bytes, found: bytes) -> None:
+        super().__init__(bucket, name, f"its SHA-256 is {found.hex()}, and was {expected.hex()} when it was put")
+        self.expected = expected
+        self.found = found
+
+
+class ObjectLinkError(ObjectError):
+    """A link that cannot be followed, or cannot be made. ``link`` says where it leads."""
+
+    def __init__(self, bucket: str, name: str, link: str, text: str) -> None:
+        super().__init__(bucket, name, f"the link to {link:.200}: {text}")
+        self.link = link
+
+
+class ObjectChunksLeftError(ObjectError):
+    """An object was not put, and chunks of it are left, or may be. The cause (``__cause__``) says why.
+
+    ``nuid`` names the put, and ``chunks`` is how many are left, None if that is unknown. ``gc()`` removes them.
+    """
+
+    def __init__(self, bucket: str, name: str, nuid: str, chunks: int | None, why: str) -> None:
+        left = "chunks may be left" if chunks is None else f"{chunks} chunks are left"
+        super().__init__(bucket, name, f"it was not put, because {why}; {left} of put {nuid}")
+        self.nuid = nuid
+        self.chunks = chunks
+
+
+class ObjectStoreSealedError(BucketError):
+    """The bucket is sealed: nothing in it can change any more."""
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__(bucket, "it is sealed")
 
 
 class SubscribeError(Error):

@@ -295,6 +295,19 @@ class SweepFailed:
 
 
 @event
+class ObjectChunksLeft:
+    """Chunks of the object ``name`` are left in its bucket, or may be, under ``nuid``. ``gc()`` removes them.
+
+    A put was given up, or could not remove what it has replaced: ``error`` says why, and is None where it was given up.
+    """
+
+    bucket: str
+    name: str
+    nuid: str
+    error: Error | None
+
+
+@event
 class ConversationFailed:
     """The machine ``name`` has failed, which is a fault of this library. It has ended with ``error``, and it alone."""
 
@@ -333,6 +346,7 @@ Event: TypeAlias = (
     | StreamRolledBack
     | MessagesMissed
     | SchedulePassedOver
+    | ObjectChunksLeft
     | SourceBusy
     | SourceReset
     | SourceSkipped

@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -112,6 +112,9 @@ class Deadlines(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._when)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._when)
 
     def set(self, key: K, when: float | None) -> None:
         """The deadline of ``key`` is ``when``. None removes it."""

@@ -28,6 +28,7 @@ from jsproto.client.consume.dead_letters import DeadLetterPlan, DeadLetterSpec, 
 from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.consume.sweep import Sweep
 from jsproto.client.copy.target import CopyTarget, find_target
+from jsproto.client.objects.stores import ObjectStores
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.client.publish.fast import FastPublisher
@@ -43,7 +44,6 @@ from jsproto.client.publish.publish_options import (
     PipelinedOptions,
 )
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
-from jsproto.client.read.reads import Reads
 from jsproto.client.scripts import publish_batch
 from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError, WrongTypeError
 from jsproto.grammar.acks import PubAck, parse_pub_ack
@@ -61,7 +61,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
 
-class JetStream(Reads, Subscriptions):
+class JetStream(ObjectStores, Subscriptions):
     """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
 
     # -- messages ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ Not here: names and keys (``bucket_keys``), asking the server (``client.bucket``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypedDict, Unpack, cast
+from typing import Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 from jsproto._event import event
 from jsproto.errors import BadBucketError, LocalProtocolError
@@ -98,7 +98,7 @@ class BucketConfig:
         is_mirror = options.get("mirror") is not None
         given: dict[str, Any] = {
             **dict.fromkeys(("direct", "history", "ttl", "max_bytes", "max_value_size")),
-            "atomic": not is_mirror and not _is_before(server, _ATOMIC_SINCE),
+            "atomic": not is_mirror and not is_before(server, _ATOMIC_SINCE),
             **{name: value for name, value in options.items() if value is not None},
         }
         fields: dict[str, Any] = {
@@ -108,7 +108,7 @@ class BucketConfig:
             fields["mirror_direct"] = True
         else:
             fields["subjects"] = [subjects_of(check_bucket(bucket))]
-            if not _is_before(server, _TTL_SINCE):
+            if not is_before(server, _TTL_SINCE):
                 fields["allow_msg_ttl"] = True
         fields |= _stream_fields(bucket, cast("BucketOptions", given))
         return cls(StreamConfig.from_options(stream_of(bucket), **cast("StreamOptions", fields)))
@@ -133,11 +133,7 @@ class BucketConfig:
         Raises:
             LocalProtocolError: an option cannot be.
         """
-        fields = _stream_fields(self.bucket, options)
-        window = self.stream.duplicate_window
-        if "duplicate_window" in fields and window not in (None, _window(self.stream.max_age)):  # one of its own
-            fields["duplicate_window"] = min(window or 0, fields["max_age"] or window or 0)
-        return cast("StreamOptions", fields)
+        return changed_fields(self.stream, _stream_fields(self.bucket, options))
 
     @property
     def bucket(self) -> str:
@@ -167,12 +163,12 @@ class BucketConfig:
     @property
     def max_bytes(self) -> int | None:
         """Bytes of all revisions together. None: there is no limit."""
-        return _limit(self.stream.max_bytes)
+        return limit_of(self.stream.max_bytes)
 
     @property
     def max_value_size(self) -> int | None:
         """Bytes of a value with its headers. None: there is no limit."""
-        return _limit(self.stream.max_msg_size)
+        return limit_of(self.stream.max_msg_size)
 
     @property
     def storage(self) -> str | None:
@@ -247,16 +243,28 @@ class BucketStatus:
         return self.info.state.last_seq
 
 
+def changed_fields(stream: StreamConfig, fields: dict[str, Any]) -> StreamOptions:
+    """``fields`` of an update. A window for message ids that is the stream's own stays as far as it can."""
+    window = stream.duplicate_window
+    if "duplicate_window" in fields and window not in (None, _window(stream.max_age)):
+        fields["duplicate_window"] = min(window or 0, fields["max_age"] or window or 0)
+    return cast("StreamOptions", fields)
+
+
 # -- one option after the other ----------------------------------------------------------------------------------------
 
 
 def _stream_fields(bucket: str, options: BucketOptions) -> dict[str, Any]:
-    """The fields of the stream that stand for ``options``."""
+    return stream_fields(_OPTIONS, bucket, options)
+
+
+def stream_fields(known: Mapping[str, Written], bucket: str, options: Mapping[str, object]) -> dict[str, Any]:
+    """The fields of the stream that stand for ``options``. ``known``: how each is written."""
     fields: dict[str, Any] = {}
     for name, value in options.items():
-        write = _OPTIONS.get(name)
+        write = known.get(name)
         if write is None:
-            raise LocalProtocolError(f"a bucket has no option {name!r:.100}{nearest(name, _OPTIONS)}")
+            raise LocalProtocolError(f"a bucket has no option {name!r:.100}{nearest(name, known)}")
         if isinstance(write, str):
             fields[write] = value
         else:
@@ -297,8 +305,8 @@ def _bytes_of(option: str, field: str) -> Callable[[str, Any], dict[str, Any]]:
     return write
 
 
-def _flag(option: str, field: str, default: bool, words: tuple[Any, Any]) -> Callable[[str, Any], dict[str, Any]]:
-    """``words``: what the field says for False and for True."""
+def flag_of(option: str, field: str, default: bool, words: tuple[Any, Any]) -> Callable[[str, Any], dict[str, Any]]:
+    """An option that is True or False. ``words``: what the field says for False and for True."""
 
     def write(_: str, value: Any) -> dict[str, Any]:
         if value not in (None, False, True):
@@ -331,30 +339,39 @@ def _source(value: str | StreamSource) -> StreamSource:
     return cast("StreamSource", {**source, "name": stream_of(source["name"].removeprefix(STREAM_PREFIX))})
 
 
-def _limit(value: int | None) -> int | None:
+def limit_of(value: int | None) -> int | None:
+    """A limit of the stream. None: there is none."""
     return value if value is not None and value > 0 else None
 
 
-def _is_before(server: ServerInfo | None, release: str) -> bool:
+def is_before(server: ServerInfo | None, release: str) -> bool:
+    """Whether the server is older. None is of the present release."""
     return server is not None and server.is_before(release)
 
 
-_OPTIONS: Final[Mapping[str, str | Callable[[str, Any], dict[str, Any]]]] = {
+Written: TypeAlias = str | Callable[[str, Any], dict[str, Any]]
+"""How an option is written: the field that has its value, or what makes fields of the bucket's name and the value."""
+
+COMMON: Final[Mapping[str, Written]] = {
     "description": "description",
-    "history": _history,
     "ttl": _ttl,
-    "marker_ttl": _marker_ttl,
     "max_bytes": _bytes_of("max_bytes", "max_bytes"),
-    "max_value_size": _bytes_of("max_value_size", "max_msg_size"),
     "storage": "storage",
     "replicas": "num_replicas",
-    "compression": _flag("compression", "compression", False, ("none", "s2")),
+    "compression": flag_of("compression", "compression", False, ("none", "s2")),
     "placement": "placement",
-    "republish": "republish",
     "metadata": "metadata",
-    "direct": _flag("direct", "allow_direct", True, (False, True)),
-    "atomic": _flag("atomic", "allow_atomic", True, (False, True)),
+}
+"""The options that buckets of objects have as well."""
+
+_OPTIONS: Final[Mapping[str, Written]] = {
+    **COMMON,
+    "history": _history,
+    "marker_ttl": _marker_ttl,
+    "max_value_size": _bytes_of("max_value_size", "max_msg_size"),
+    "republish": "republish",
+    "direct": flag_of("direct", "allow_direct", True, (False, True)),
+    "atomic": flag_of("atomic", "allow_atomic", True, (False, True)),
     "mirror": _mirror,
     "sources": _sources,
 }
-"""By option: the field that has its value, or what makes fields of the bucket's name and the value."""

@@ -54,7 +54,7 @@ def check_bucket(name: str) -> str:
     Raises:
         LocalProtocolError: it has other characters than ``A-Z a-z 0-9 _ -``, or none.
     """
-    if not _is(_NAME, name):
+    if not is_bucket(name):
         raise LocalProtocolError(f"a bucket's name has the characters A-Z a-z 0-9 _ - alone, not {name!r:.200}")
     return name
 
@@ -87,6 +87,11 @@ def _is(grammar: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and grammar.fullmatch(value) is not None
 
 
+def is_bucket(name: str) -> bool:
+    """Whether a bucket may have this name."""
+    return _is(_NAME, name)
+
+
 def stream_of(bucket: str) -> str:
     """The name of a bucket's stream. Errors as of ``check_bucket``."""
     return STREAM_PREFIX + check_bucket(bucket)
@@ -95,7 +100,7 @@ def stream_of(bucket: str) -> str:
 def bucket_of(stream: str) -> str | None:
     """The name of a stream's bucket. None: it is the stream of none."""
     name = stream.removeprefix(STREAM_PREFIX)
-    return name if name != stream and _NAME.fullmatch(name) is not None else None
+    return name if name != stream and is_bucket(name) else None
 
 
 def subjects_of(bucket: str) -> str:

@@ -26,7 +26,6 @@ from jsproto.client.copy.copier import (
     CopyStep,
     Taken,
     is_fence,
-    passes,
 )
 from jsproto.client.copy.target import CopyTarget
 from jsproto.errors import (
@@ -48,6 +47,7 @@ from jsproto.grammar.consumer import ConsumerInfo, SequencePair
 from jsproto.grammar.copies import CopyOrigin
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.position import StreamPosition
+from jsproto.rules.passing import passes
 from jsproto.rules.position import StreamFacts
 from tests.client.test_copy_columns import raws_of
 from tests.marks import promise

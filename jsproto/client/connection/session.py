@@ -865,7 +865,8 @@ class Session(BulkOutbox):
             failed += link.open_tickets()
             link.close()
         self._fail(failed, why)
-        self._tell(self._routes.values(), lambda conversation: conversation.link_lost(why, now), now)
+        everybody = [*self._routes.values(), *self._deadlines]
+        self._tell(everybody, lambda conversation: conversation.link_lost(why, now), now)
         self._routes.clear()
         self._write_buffer.release()
         if link is not None or error is None:

@@ -24,25 +24,14 @@ from jsproto.backoff import Backoff
 from jsproto.client.copy.columns import CopyColumns, CopyForm, sequences_of
 from jsproto.client.copy.target import CopyTarget
 from jsproto.enums import IdentityEnum
-from jsproto.errors import (
-    APIError,
-    BatchClosedError,
-    BatchError,
-    BatchMessageError,
-    ConnectionLostError,
-    CopyFencedError,
-    CopyTargetError,
-    Error,
-    NoRespondersError,
-    SourceBusyError,
-    TimeoutError,
-)
+from jsproto.errors import BatchMessageError, CopyFencedError, CopyTargetError, Error
 from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.grammar.copies import UNFILTERED, CopyOrigin
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import parse_jsack
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE
+from jsproto.rules.passing import passes
 from jsproto.wire.frames import RawMsg
 
 if TYPE_CHECKING:
@@ -55,7 +44,6 @@ MAX_FENCES: Final = 5
 SETTLE_WITHIN: Final = 3.0  # seconds; a server asks after one without messages
 _FIRST_PAUSE: Final = 0.1  # seconds
 _LONGEST_PAUSE: Final = 5.0
-_SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
 
 
 class CopyStep(IdentityEnum):
@@ -267,15 +255,3 @@ def is_fence(error: BaseException | None) -> bool:
     if isinstance(error, StreamWrongLastSequenceError):
         return True
     return isinstance(error, BatchMessageError) and is_fence(error.__cause__)
-
-
-def passes(error: Error) -> bool:
-    """Whether the next attempt may succeed: an answer is missing, or what is stored is unknown."""
-    if isinstance(error, SourceBusyError | BatchMessageError | BatchClosedError):
-        return False
-    if isinstance(error, APIError):
-        return error.code in _SERVER_ERRORS and error.err_code not in _FULL
-    return isinstance(error, BatchError | ConnectionLostError | NoRespondersError | TimeoutError)
-
-
-_FULL: Final = frozenset({10047, 10077})

@@ -61,6 +61,7 @@ from jsproto_io._aio.dead_letters import KeepsDeadLetters
 from jsproto_io._aio.engine import Engine, ends
 from jsproto_io._aio.extras import CallsBack, Messages, collect_messages
 from jsproto_io._aio.managing import Managing
+from jsproto_io._aio.objects import HasObjectStores
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
@@ -447,7 +448,17 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
 
 
 class JetStream(
-    Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, HasBuckets, NamesOfNatsPy
+    Counts,
+    Managing,
+    Reads,
+    Sessions,
+    Consuming,
+    KeepsDeadLetters,
+    Subscribes,
+    Sources,
+    HasBuckets,
+    HasObjectStores,
+    NamesOfNatsPy,
 ):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 

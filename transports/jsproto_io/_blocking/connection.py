@@ -52,6 +52,7 @@ from jsproto_io._blocking.dead_letters import KeepsDeadLetters
 from jsproto_io._blocking.engine import Engine, ends
 from jsproto_io._blocking.extras import CallsBack, Messages, collect_messages
 from jsproto_io._blocking.managing import Managing
+from jsproto_io._blocking.objects import HasObjectStores
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._blocking.reading import Reads
 from jsproto_io._blocking.sessions import Sessions
@@ -434,7 +435,17 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
 
 
 class JetStream(
-    Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources, HasBuckets, NamesOfNatsPy
+    Counts,
+    Managing,
+    Reads,
+    Sessions,
+    Consuming,
+    KeepsDeadLetters,
+    Subscribes,
+    Sources,
+    HasBuckets,
+    HasObjectStores,
+    NamesOfNatsPy,
 ):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-_OBJECTS: Final = "objects are beyond this library"
 NATS_PY: Final = {
     "add_stream": "it is create_stream() here",
     "add_consumer": "it is create_consumer() here",
@@ -20,9 +19,6 @@ NATS_PY: Final = {
     "key_value": "it is bucket() here",
     "create_key_value": "it is create_bucket() here",
     "delete_key_value": "it is delete_bucket() here",
-    "object_store": _OBJECTS,
-    "create_object_store": _OBJECTS,
-    "delete_object_store": _OBJECTS,
 }
 
 

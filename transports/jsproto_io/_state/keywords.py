@@ -65,6 +65,11 @@ def publish_options(keywords: PublishKeywords) -> PublishOptions:
     return cast("PublishOptions", options)
 
 
+def time_of_day() -> int:
+    """Nanoseconds since the epoch, by the clock of this machine."""
+    return time.time_ns()
+
+
 def merged_headers(
     session: Session, subject: str | None, payload: bytes, headers: HeadersLike | None, keywords: PublishKeywords
 ) -> HeadersLike | None:
