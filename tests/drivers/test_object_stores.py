@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from jsproto.errors import (
@@ -22,11 +22,13 @@ from jsproto.errors import (
     ObjectLinkError,
     ObjectNotFoundError,
     ObjectStoreSealedError,
+    TimeoutError,
     WrongTypeError,
 )
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import unique
 from tests.drivers.test_reprs import shown
+from tests.drivers.threaded import Awaitable
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +92,7 @@ async def test_sources(server: Any, connect: Connect, tmp_path: Path, batched: b
     path.write_bytes(DATA)
     async with new_store(server, connect, batched=batched) as (store, js):
         sources = [DATA, bytearray(DATA), memoryview(DATA), io.BytesIO(DATA), Short(), pieces(), list(pieces())]
-        if inspect.iscoroutinefunction(js._connection.close):
+        if not isinstance(js, Awaitable):
             sources.append(from_loop())
         for number, source in enumerate(sources):
             seen: list[int] = []
@@ -235,3 +237,61 @@ async def read_while(reader: Any, store: Any) -> None:
         if is_first:
             await store.put("x", b"new")
             is_first = False
+
+
+async def test_watching(server: Any, connect: Connect) -> None:
+    async with new_store(server, connect) as (store, js):
+        async with await store.watch() as watcher:
+            assert await watcher.next_update(timeout=30) is None
+        await store.put("a", b"1")
+        await store.put("b", b"2")
+        await store.delete("a")
+        await js.publish(f"$O.{store.name}.M.eA==", b"[")
+        async with await store.watch() as watcher:
+            assert shown(watcher).startswith(f"<ObjectWatcher of bucket {store.name}: ")
+            assert await take(watcher, 3) == [("b", 1), ("a", "deleted"), None]
+            await store.put("c", b"123")
+            assert await take(watcher, 1) == [("c", 3)]
+            with pytest.raises(TimeoutError):
+                await watcher.next_update(timeout=0.01)
+            await store.put("d", b"1")
+            async for info in watcher:
+                assert info.name == "d"
+                break
+            await watcher.stop()
+            assert [info async for info in watcher] == []
+        async with await store.watch(ignore_deletes=True) as watcher:
+            assert await take(watcher, 4) == [("b", 1), ("c", 3), ("d", 1), None]
+        async with await store.watch(updates_only=True) as watcher:
+            await store.delete("c")
+            assert await take(watcher, 1) == [("c", "deleted")]
+            assert (watcher.pending, watcher.error) == (0, None)
+        with pytest.raises(WrongTypeError):
+            await store.watch(history=True)
+        await js.delete_object_store(store.name)
+        with pytest.raises(BucketNotFoundError):
+            await store.watch()
+        await js.create_object_store(store.name)
+
+
+async def take(watcher: Any, count: int) -> list[Any]:
+    infos = [await watcher.next_update(timeout=30) for _ in range(count)]
+    return [info and (info.name, "deleted" if info.deleted else info.size) for info in infos]
+
+
+async def test_a_put_that_is_cancelled_leaves_nothing(server: Any, connect: Connect) -> None:
+    """On event loops. A thread cannot be cancelled."""
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield bytes(100_000)
+
+    async with new_store(server, connect, storage="memory") as (store, js):
+        if isinstance(js, Awaitable):
+            return
+        with anyio.move_on_after(0.5) as scope:
+            await store.put("x", endless())
+        assert scope.cancelled_caught
+        while await js.stream_subjects(store.stream):
+            await anyio.sleep(0.01)
+        assert await store.list() == []

@@ -20,8 +20,9 @@ from tests.tools import generate_blocking
 CLASSES = (
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
     "ConsumeContext", "Counter", "Election", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Lock",
-    "Message", "ObjectReader", "ObjectStore", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction",
+    "Message", "ObjectReader", "ObjectStore", "ObjectWatcher", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
+    "Transaction",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}

@@ -49,7 +49,7 @@ from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.counting import Counter
 from jsproto_io._aio.engine import AsyncEvent
 from jsproto_io._aio.managing import InfoLister
-from jsproto_io._aio.objects import ObjectReader, ObjectStore
+from jsproto_io._aio.objects import ObjectReader, ObjectStore, ObjectWatcher
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
@@ -67,9 +67,9 @@ from jsproto_io.dialer import SystemEntropy, ambient_dialer
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
     "ConsumeContext", "Counter", "Election", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Lock",
-    "Message", "ObjectReader", "ObjectStore", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction",
-    "connect",
+    "Message", "ObjectReader", "ObjectStore", "ObjectWatcher", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
+    "Transaction", "connect",
 ]  # fmt: skip
 
 

@@ -57,7 +57,7 @@ from jsproto_io._blocking.coordination import Election, Lock
 from jsproto_io._blocking.copying import StreamCopy
 from jsproto_io._blocking.counting import Counter
 from jsproto_io._blocking.managing import InfoLister
-from jsproto_io._blocking.objects import ObjectReader, ObjectStore
+from jsproto_io._blocking.objects import ObjectReader, ObjectStore, ObjectWatcher
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
@@ -79,9 +79,9 @@ from jsproto_io.dialer import ambient_dialer
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Bucket", "BucketSession", "Connection", "ConsistentSession",
     "ConsumeContext", "Counter", "Election", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "KeyWatcher", "Lock",
-    "Message", "ObjectReader", "ObjectStore", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector", "Transaction",
-    "connect",
+    "Message", "ObjectReader", "ObjectStore", "ObjectWatcher", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
+    "Transaction", "connect",
 ]  # fmt: skip
 
 

@@ -20,8 +20,9 @@ from jsproto.client.objects.describing import Judge, Place, Script, existing, of
 from jsproto.client.objects.get import Get, open_get
 from jsproto.client.objects.linking import followed, make_link
 from jsproto.client.objects.listing import GRACE, collect, list_objects
-from jsproto.client.objects.object_options import RESUME_FOR, GetOptions, MetaOptions, PutOptions
+from jsproto.client.objects.object_options import RESUME_FOR, GetOptions, MetaOptions, ObjectWatchOptions, PutOptions
 from jsproto.client.objects.put import Put
+from jsproto.client.objects.watching import ObjectWatch, open_watch
 from jsproto.client.read.single import ReadLevel
 from jsproto.errors import ObjectChangedError, ObjectExistsError
 from jsproto.grammar.object_info import ObjectInfo, ObjectLink, ObjectSpace
@@ -133,6 +134,16 @@ class ObjectStore:
         """
         self._js.need_batches()
         return self._js.session.scripts.bring(list_objects(self._place(timeout), now, deleted=deleted))
+
+    @explained(ObjectWatchOptions)
+    def watch(self, *, now: float, **options: Unpack[ObjectWatchOptions]) -> Ticket[ObjectWatch]:
+        """Watch the descriptions of all objects. See ``ObjectWatch``.
+
+        Raises:
+            LocalProtocolError: an option cannot be.
+        """
+        asked = checked(ObjectWatchOptions, options)
+        return self._js.session.scripts.bring(open_watch(self._place(None), asked, now))
 
     def delete(
         self, name: str, *, now: float, mtime: int | None = None, timeout: float | None = None

@@ -9,14 +9,14 @@ import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.objects.get import Get
 from jsproto.client.objects.listing import GRACE
-from jsproto.client.objects.object_options import GetOptions, MetaOptions, PutOptions
+from jsproto.client.objects.object_options import GetOptions, MetaOptions, ObjectWatchOptions, PutOptions
 from jsproto.client.objects.object_store import ObjectStore as CoreObjectStore
 from jsproto.client.objects.put import Put
+from jsproto.client.objects.watching import ObjectWatch
 from jsproto.client.read.single import ReadLevel
 from jsproto.errors import ObjectChangedError, ObjectChunksLeftError, TimeoutError
 from jsproto.grammar.object_info import ObjectInfo
@@ -24,8 +24,10 @@ from jsproto.grammar.object_store_config import ObjectStoreOptions, ObjectStoreS
 from jsproto.grammar.options import explained, named
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
+from jsproto_io._blocking.asking import Asks
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.engine import ends
+from jsproto_io._blocking.taking import Iterates
 from jsproto_io._state.common import Timeout
 from jsproto_io._state.keywords import time_of_day
 from jsproto_io._state.objects import (
@@ -36,6 +38,7 @@ from jsproto_io._state.objects import (
     MemorySink,
     ObjectReaderBase,
     ObjectStoreBase,
+    ObjectWatcherBase,
     Progress,
     SupportsRead,
     pieces_of,
@@ -47,41 +50,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class HasObjectStores:
+class HasObjectStores(Asks):
     """The verbs of ``JetStream`` that make and find buckets of objects."""
 
-    _core: CoreJetStream
-    _connection: Connection
-
+    @explained(ObjectStoreOptions)
     def create_object_store(
         self, name: str, *, timeout: Timeout | None = None, **options: Unpack[ObjectStoreOptions]
     ) -> ObjectStore:
         """Create a bucket of objects (ADR-20), or find it with the same configuration.
 
-        The keywords are its options. One that is None has its default.
+        An option that is None has its default.
 
         Args:
             name: letters, digits, ``_`` and ``-``.
-            description: a text for people.
-            ttl: how long an object lives, in seconds or as a timedelta. Default: for ever.
-            max_bytes: of all objects together, with their descriptions. Default: no limit.
-            storage: "file" (the default) or "memory".
-            replicas: servers that have it. Default: 1.
-            compression: whether the server compresses its files.
-            placement: where the replicas are.
-            metadata: names and values for applications.
-            batched: objects are put by fast ingest (2.14), the default.
             timeout: of each question of the bucket, too, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
             StreamNameExistError: the bucket exists with another configuration.
             UnsupportedByServerError: the server is too old for an option that was given.
         """
-        limit, asked = seconds(timeout, default=self._core.timeout), named(ObjectStoreOptions, options)
-        core = self._connection._ask(
-            lambda now: self._core.create_object_store(name, now=now, timeout=limit, **asked), limit
-        )
-        return ObjectStore(core, self._connection, limit)
+        asked = named(ObjectStoreOptions, options)
+        core = self._asked(self._core.create_object_store, name, timeout=timeout, **asked)
+        return ObjectStore(core, self._connection, seconds(timeout, default=self._core.timeout))
 
     def object_store(self, name: str, *, timeout: Timeout | None = None) -> ObjectStore:
         """Bind to a bucket of objects that exists.
@@ -93,14 +83,14 @@ class HasObjectStores:
         Raises:
             BucketNotFoundError: it does not exist.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        core = self._connection._ask(lambda now: self._core.object_store(name, now=now, timeout=limit), limit)
-        return ObjectStore(core, self._connection, limit)
+        core = self._asked(self._core.object_store, name, timeout=timeout)
+        return ObjectStore(core, self._connection, seconds(timeout, default=self._core.timeout))
 
+    @explained(ObjectStoreOptions)
     def update_object_store(
         self, name: str, *, timeout: Timeout | None = None, **options: Unpack[ObjectStoreOptions]
     ) -> ObjectStoreStatus:
-        """Change those options of a bucket that are given. The keywords are those of ``create_object_store``.
+        """Change those options of a bucket that are given.
 
         The configuration is fetched first. What has no option here stays as it is. Of two such changes at the same time
         the last one wins.
@@ -113,10 +103,8 @@ class HasObjectStores:
             BucketNotFoundError: it does not exist.
             APIError: an option cannot be changed.
         """
-        limit, asked = seconds(timeout, default=self._core.timeout), named(ObjectStoreOptions, options)
-        return self._connection._ask(
-            lambda now: self._core.update_object_store(name, now=now, timeout=limit, **asked), limit
-        )
+        asked = named(ObjectStoreOptions, options)
+        return self._asked(self._core.update_object_store, name, timeout=timeout, **asked)
 
     def delete_object_store(self, name: str, *, timeout: Timeout | None = None) -> bool:
         """Delete a bucket and all its objects. Returns the server's ``success``.
@@ -124,8 +112,7 @@ class HasObjectStores:
         Raises:
             BucketNotFoundError: it does not exist.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return self._connection._ask(lambda now: self._core.delete_object_store(name, now=now, timeout=limit), limit)
+        return self._asked(self._core.delete_object_store, name, timeout=timeout)
 
     def object_stores(self, *, timeout: Timeout | None = None) -> list[ObjectStoreStatus]:
         """All buckets of objects, sorted by name: what each is like, and how much it holds.
@@ -133,8 +120,7 @@ class HasObjectStores:
         Args:
             timeout: of each page of the list, in seconds or as a timedelta. None: that of ``jetstream()``.
         """
-        limit = seconds(timeout, default=self._core.timeout)
-        return self._connection._ask(lambda now: self._core.object_stores(now=now, timeout=limit), limit)
+        return self._asked(self._core.object_stores, timeout=timeout)
 
 
 class ObjectStore(ObjectStoreBase):
@@ -336,10 +322,8 @@ class ObjectStore(ObjectStoreBase):
             ObjectLinkError: a link leads to a bucket, or nowhere.
             ObjectChangedError, ObjectDamagedError: of a part, as the iteration raises them.
         """
-        limit, asked = seconds(timeout, default=self._timeout), named(GetOptions, options)
-        core = self._connection._ask(
-            lambda now: self._core.open(name, now=now, level=level, timeout=limit, **asked), limit
-        )
+        asked = named(GetOptions, options)
+        core = self._asked(self._core.open, name, level=level, timeout=timeout, **asked)
         return ObjectReader(core, self._connection)
 
     def _read_whole(
@@ -390,10 +374,7 @@ class ObjectStore(ObjectStoreBase):
             ObjectNotFoundError: there is no such object.
             ObjectDamagedError: the description cannot be read.
         """
-        limit = seconds(timeout, default=self._timeout)
-        return self._connection._ask(
-            lambda now: self._core.info(name, now=now, deleted=deleted, level=level, timeout=limit), limit
-        )
+        return self._asked(self._core.info, name, deleted=deleted, level=level, timeout=timeout)
 
     @explained(MetaOptions)
     def update_meta(self, name: str, *, timeout: Timeout | None = None, **options: Unpack[MetaOptions]) -> ObjectInfo:
@@ -410,10 +391,8 @@ class ObjectStore(ObjectStoreBase):
             ObjectNotFoundError: there is no such object.
             ObjectChangedError: it was replaced meanwhile.
         """
-        limit, asked = seconds(timeout, default=self._timeout), named(MetaOptions, options)
-        return self._connection._ask(
-            lambda now: self._core.update_meta(name, now=now, mtime=time_of_day(), timeout=limit, **asked), limit
-        )
+        asked = named(MetaOptions, options)
+        return self._asked(self._core.update_meta, name, mtime=time_of_day(), timeout=timeout, **asked)
 
     def rename(self, name: str, new: str, *, timeout: Timeout | None = None) -> ObjectInfo:
         """Give an object another name. Links to the old one lead nowhere then.
@@ -432,10 +411,7 @@ class ObjectStore(ObjectStoreBase):
             ObjectNotFoundError: there is no such object.
             ObjectExistsError: there is an object of the new name.
         """
-        limit = seconds(timeout, default=self._timeout)
-        return self._connection._ask(
-            lambda now: self._core.rename(name, new, now=now, mtime=time_of_day(), timeout=limit), limit
-        )
+        return self._asked(self._core.rename, name, new, mtime=time_of_day(), timeout=timeout)
 
     def link(self, name: str, target: str, *, bucket: str | None = None, timeout: Timeout | None = None) -> ObjectInfo:
         """Make a link to an object. It replaces a link, and no object.
@@ -453,7 +429,7 @@ class ObjectStore(ObjectStoreBase):
             ObjectLinkError: there is no such object, or it is a link.
             ObjectExistsError: ``name`` is that of an object.
         """
-        return self._link(name, target, bucket, timeout)
+        return self._asked(self._core.link, name, target, bucket, mtime=time_of_day(), timeout=timeout)
 
     def link_bucket(self, name: str, bucket: str, *, timeout: Timeout | None = None) -> ObjectInfo:
         """Make a link to a bucket of objects. It has no content, and is found by ``info``.
@@ -469,13 +445,7 @@ class ObjectStore(ObjectStoreBase):
         Raises:
             ObjectExistsError: ``name`` is that of an object.
         """
-        return self._link(name, None, bucket, timeout)
-
-    def _link(self, name: str, target: str | None, bucket: str | None, timeout: Timeout | None) -> ObjectInfo:
-        limit = seconds(timeout, default=self._timeout)
-        return self._connection._ask(
-            lambda now: self._core.link(name, target, bucket, now=now, mtime=time_of_day(), timeout=limit), limit
-        )
+        return self._asked(self._core.link, name, None, bucket, mtime=time_of_day(), timeout=timeout)
 
     def delete(self, name: str, *, timeout: Timeout | None = None) -> ObjectInfo:
         """Delete an object, or a link.
@@ -491,17 +461,13 @@ class ObjectStore(ObjectStoreBase):
             ObjectNotFoundError: there is no such object.
             ObjectChangedError: it was replaced meanwhile.
         """
-        limit = seconds(timeout, default=self._timeout)
-        return self._connection._ask(
-            lambda now: self._core.delete(name, now=now, mtime=time_of_day(), timeout=limit), limit
-        )
+        return self._asked(self._core.delete, name, mtime=time_of_day(), timeout=timeout)
 
     # -- the bucket ----------------------------------------------------------------------------------------------------
 
     def seal(self, *, timeout: Timeout | None = None) -> ObjectStoreStatus:
         """Seal the bucket: nothing in it can change any more. This cannot be undone."""
-        limit = seconds(timeout, default=self._timeout)
-        return self._connection._ask(lambda now: self._core.seal(now=now, timeout=limit), limit)
+        return self._asked(self._core.seal, timeout=timeout)
 
     def gc(self, *, older_than: Timeout = GRACE, timeout: Timeout | None = None) -> int:
         """Remove chunks that no object owns: of puts that were cut off, by any client.
@@ -524,8 +490,14 @@ class ObjectStore(ObjectStoreBase):
 
     def status(self, *, timeout: Timeout | None = None) -> ObjectStoreStatus:
         """What the bucket is like now, and how much it holds."""
-        limit = seconds(timeout, default=self._timeout)
-        return self._connection._ask(lambda now: self._core.status(now=now, timeout=limit), limit)
+        return self._asked(self._core.status, timeout=timeout)
+
+    @explained(ObjectWatchOptions)
+    def watch(self, **options: Unpack[ObjectWatchOptions]) -> ObjectWatcher:
+        """Watch all objects: the present descriptions, then None, and then what changes."""
+        asked = named(ObjectWatchOptions, options)
+        core = self._connection._ask(lambda now: self._core.watch(now=now, **asked), self._timeout)
+        return ObjectWatcher(core, self._connection)
 
     def list(self, *, deleted: bool = False, timeout: Timeout | None = None) -> builtins.list[ObjectInfo]:
         """The descriptions of all objects, links included, in the order of their revisions.
@@ -536,6 +508,12 @@ class ObjectStore(ObjectStoreBase):
         """
         limit = self._timeout
         return self._listed(lambda now: self._core.list(now=now, deleted=deleted, timeout=limit), timeout)
+
+    def _asked(self, verb: Callable[..., Ticket[T]], *arguments: object, timeout: Timeout | None, **keywords: Any) -> T:
+        """The answer to a verb of the core. ``timeout``: None is that of the bucket."""
+        limit = seconds(timeout, default=self._timeout)
+        asked = partial(verb, *arguments, timeout=limit, **keywords)
+        return self._connection._ask(lambda now: asked(now=now), limit)
 
     def _listed(self, verb: Callable[[float], Ticket[T]], timeout: Timeout | None) -> T:
         """Wait for what takes as long as there are objects."""
@@ -590,3 +568,44 @@ class ObjectReader(ObjectReaderBase, Managed):
         """Stop reading, and drop what was not taken. No effect the second time."""
         self._closed = True
         self._connection._release(self._core.close)
+
+
+class ObjectWatcher(ObjectWatcherBase, Iterates[ObjectInfo | None], Managed):
+    """The descriptions of a bucket as they change. Made by ``ObjectStore.watch()``.
+
+    Iterate over it: it gives descriptions, and None once, where the present ones end. It goes on over lost links and
+    restarts of servers. Each description comes once and in order. As a context manager it stops at the end.
+
+    A slow reader sees the newest description of an object only. So does one whose link was lost.
+    """
+
+    _connection: Connection
+
+    def __init__(self, core: ObjectWatch, connection: Connection) -> None:
+        super().__init__(core)
+        self._connection = connection
+
+    def _leave_block(self, error: BaseException | None) -> None:
+        self.stop()
+
+    def next_update(self, *, timeout: Timeout | None = None) -> ObjectInfo | None:
+        """Wait for the next description and take it. None: the present ones end here.
+
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: nothing came in time.
+            ConnectionClosedError: the watcher was stopped, and its last description was taken.
+        """
+        try:
+            return self._taken.popleft()
+        except IndexError:
+            return self._next(seconds(timeout))
+
+    @ends
+    def stop(self) -> None:
+        """End the watch. What was received can still be taken. No effect the second time."""
+        self._stopped = True
+        self._connection._takers.pop(self, None)
+        self._connection._release(self._core.unsubscribe)
