@@ -794,6 +794,8 @@ class LockTimeoutError(BucketError, TimeoutError):
         super().__init__(bucket, f"lock {name!r:.200} is another one's" + (f": {owner!r:.200}" if owner else ""))
         self.name = name
         self.owner = owner
+
+
 class ObjectError(BucketError):
     """A verb of a bucket of objects failed. ``name`` is that of the object."""
 
