@@ -307,6 +307,8 @@ def test_keys_and_values(fresh: NatsServer) -> None:
         "net.host b'here'",
         "net.host was deleted",
         "10 ['SETTINGS']",
+        "4 {'net.port': b'8080'}",
+        "b'8081'",
     ]
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 # -- snapshots ---------------------------------------------------------------------------------------------------------
 
 
-@promise("It shows all writes that were acknowledged before.")
+@promise("It shows what was acknowledged before.")
 async def test_a_snapshot(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect, history=3) as (bucket, _js):
         empty = await bucket.snapshot()
@@ -60,20 +60,34 @@ async def test_a_snapshot_needs_direct_get(server: Any, connect: Connect) -> Non
             await bucket.snapshot()
 
 
+@promise("the bucket at one revision")
 async def test_many_keys_at_one_revision(server: Any, connect: Connect) -> None:
-    """More than one answer shows, while others write pairs."""
-    async with new_bucket(server, connect, storage="memory") as (bucket, _js):
+    """More keys than one answer shows, while others write them in their order, again and again."""
+    count, rounds = 1200, 3
+    async with new_bucket(server, connect, storage="memory") as (bucket, js):
+        subjects = [f"$KV.{bucket.name}.k.{number}" for number in range(count)]
+
+        async def write() -> None:
+            async with js.async_publisher() as publisher:
+                for each in range(rounds):
+                    for subject in subjects:
+                        await publisher.publish(subject, b"%d" % each)
+
+        await write()
         async with anyio.create_task_group() as tasks:
-            for number in range(1500):
-                tasks.start_soon(bucket.put, f"k.{number}", b"")
-        shot = await bucket.snapshot()
-        assert (len(shot), shot.revision) == (1500, 1500)
+            tasks.start_soon(write)
+            for _ in range(3):
+                shot = await bucket.snapshot()
+                assert len(shot) == count
+                revisions = [entry.revision for entry in shot.values()]
+                assert revisions == [*range(shot.revision - count + 1, shot.revision + 1)]
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
 @requirement(258)
+@promise("whose reads show what the session wrote and read before")
 async def test_a_session(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect, history=2) as (bucket, _js):
         async with bucket.session() as session:
@@ -130,6 +144,7 @@ async def test_a_session_of_another_kind(server: Any, connect: Connect) -> None:
 # -- keys that are gone ------------------------------------------------------------------------------------------------
 
 
+@promise("After a gap it shows keys that are gone")
 async def test_a_watcher_that_was_away_learns_of_keys_that_are_gone(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect) as (bucket, js):
         for key in ("a", "b", "c", "d"):

@@ -3,8 +3,8 @@
     python -m tests.integration.soak_watch [--kills N] [--keys N] [--writes N] [--seed N]
 
 Each round the server is killed (SIGKILL) and started again. The watchers come through a relay, which stays closed while
-keys are written and deleted, their markers are removed (``purge_deletes``), and other keys are removed without a
-marker. Then the relay opens. Half of the rounds wait until the watchers agree with the bucket; the others go on at once.
+keys are written and deleted, their markers are removed (``purge_deletes``), and other keys are removed without one.
+Then the relay opens. Half of the rounds wait until the watchers agree with the bucket, and the others go on at once.
 
 The watchers have a connection each. One watches as it comes, one with history, one headers alone, and one is slower
 than the writer.

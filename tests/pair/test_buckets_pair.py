@@ -612,7 +612,7 @@ def test_a_watch_over_any_number_of_links(steps: list[str], history: int, before
         assert at_end.get(key, 0) >= revision or (history == 1 and last[key] > revision)
 
 
-@promise("of revision 0")
+@promise("After a gap it shows keys that are gone")
 @given(
     st.lists(st.sampled_from(["put", "put", "delete", "away", "purge", "take", "wait", "step"]), max_size=30),
     st.sampled_from([1, 64]),

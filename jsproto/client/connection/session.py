@@ -113,7 +113,7 @@ class Session(BulkOutbox):
         self._write_buffer = WriteBuffer(options, self.completed)
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # the SUBs, for a new link
-        self._ping_later: Ticket[float] | None = None  # one for all without a link
+        self._ping_later: Ticket[float] | None = None  # without a link
         self._sids = 0
         self._with_fields: set[bytes] = set()  # ids of runs wanted with fields
         self._deadlines: Deadlines[Conversation] = Deadlines()
@@ -865,8 +865,8 @@ class Session(BulkOutbox):
             failed += link.open_tickets()
             link.close()
         self._fail(failed, why)
-        everybody = [*self._routes.values(), *self._deadlines]
-        self._tell(everybody, lambda conversation: conversation.link_lost(why, now), now)
+        told = [*self._routes.values(), *self._deadlines]
+        self._tell(told, lambda each: each.link_lost(why, now), now)
         self._routes.clear()
         self._write_buffer.release()
         if link is not None or error is None:
