@@ -28,7 +28,7 @@ class Cluster:
     """Three nodes. ``with Cluster() as cluster: connect(cluster.urls)``."""
 
     def __init__(self) -> None:
-        routes = _free_ports(SIZE)
+        routes = free_ports(SIZE)
         others = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
         self.nodes = [
             NatsServer(
@@ -107,7 +107,7 @@ def stored(js: JetStream, stream: str) -> list[int]:
         sleep(0.1)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago: routes must be known before the servers start.
 
     They lie below those that connections get, so that no client has taken one meanwhile.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from jsproto.client.bucket.bucket import Bucket
 from jsproto.client.bucket.bucket_session import open_session
 from jsproto.client.bucket.manage import space_of
 from jsproto.client.bucket.watch import Watch, WatchPlan
+from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
 from jsproto.errors import (
     BadBucketError,
@@ -32,6 +34,8 @@ from jsproto.grammar.bucket_keys import KeyValueEntry
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.key_codecs import Base64Keys
 from jsproto.testing.pair import Pair
+from jsproto.wire.decoder import Decoder
+from jsproto.wire.frames import Pub
 from tests.marks import promise
 
 
@@ -718,3 +722,74 @@ def test_a_mirror_of_another_domain() -> None:
     mirror: Any = {"name": "KV_B", "external": {"api": "$JS.hub.API"}}
     space = space_of(BucketConfig(StreamConfig("KV_M", max_msgs_per_subject=1, mirror=mirror)), "$JS.leaf.API")
     assert (space.subject("k"), space.target("k")) == ("$KV.B.k", "$JS.hub.API.$KV.B.k")
+
+
+# -- how many requests -------------------------------------------------------------------------------------------------
+
+WATCHED = ["STREAM.INFO.KV_B", "CONSUMER.CREATE.KV_B", "STREAM.INFO.KV_B"]
+"""What opens a watch. The stream is looked at before and after, so that no other one is mistaken for it."""
+
+
+class Counted(Side):
+    """A side whose requests are seen, without the names of consumers and filters."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(history=2)
+        decoder, send = Decoder("server"), Session.data_to_send
+        self.requests: list[str] = []
+
+        def data_to_send(session: Session) -> Any:
+            data = send(session)
+            for frame in decoder.feed(b"".join(data)):
+                if isinstance(frame, Pub) and frame.reply is not None:
+                    subject = frame.subject.decode().removeprefix("$JS.API.")
+                    self.requests.append(re.sub(r"(CONSUMER\.\w+\.KV_B).*", r"\1", subject))
+            return data
+
+        monkeypatch.setattr(Session, "data_to_send", data_to_send)
+
+    def of(self, verb: str, *arguments: Any, **options: Any) -> list[str]:
+        self.requests.clear()
+        self.do(verb, *arguments, **options)
+        self.pair.advance(0.1)  # a list tells the server that its consumer can go
+        return self.requests
+
+
+def test_requests_of_each_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = Counted(monkeypatch)
+    listing = [*WATCHED, "CONSUMER.DELETE.KV_B"]
+    assert side.of("put", "k", b"1") == ["$KV.B.k"]
+    assert side.of("update", "k", b"2", 1) == ["$KV.B.k"]
+    assert side.of("create", "new", b"1") == ["$KV.B.new"]
+    assert side.of("get", "k") == ["DIRECT.GET.KV_B.$KV.B.k"]
+    assert side.of("get", "k", level="leader") == ["STREAM.MSG.GET.KV_B"]
+    assert side.of("get", "k", revision=1) == ["DIRECT.GET.KV_B"]
+    assert side.of("get_many", ["k", "new", "none"]) == ["DIRECT.GET.KV_B"]
+    assert side.of("snapshot") == ["STREAM.INFO.KV_B", "DIRECT.GET.KV_B"]
+    assert side.of("delete", "k") == ["$KV.B.k"]
+    assert side.of("create", "k", b"3") == ["$KV.B.k", "STREAM.MSG.GET.KV_B", "$KV.B.k"]
+    assert side.of("purge", "k") == ["$KV.B.k"]
+    assert side.of("keys") == listing
+    assert side.of("keys", "a.*", "b") == listing
+    assert side.of("history", "k") == listing
+    assert side.of("purge_deletes", older_than=0) == ["STREAM.INFO.KV_B", *listing, "STREAM.PURGE.KV_B"]
+    assert side.of("watch") == WATCHED
+    assert side.of("status") == ["STREAM.INFO.KV_B"]
+    side.bucket = open_session(side.bucket)
+    for verb, arguments, asked in (
+        ("put", ("s", b"1"), "$KV.B.s"), ("get", ("s",), "DIRECT.GET.KV_B"), ("get_many", (["s"],), "DIRECT.GET.KV_B"),
+    ):  # fmt: skip
+        assert side.of(verb, *arguments) == [asked]
+
+
+def test_requests_about_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = Counted(monkeypatch)
+    for verb, arguments, asked in (
+        ("create_bucket", ("C",), ["STREAM.CREATE.KV_C"]), ("bucket", ("C",), ["STREAM.INFO.KV_C"]),
+        ("update_bucket", ("C",), [*["STREAM.INFO.KV_C"] * 3, "STREAM.UPDATE.KV_C"]),
+        ("bucket_names", (), ["STREAM.NAMES"]), ("buckets", (), ["STREAM.LIST"]),
+        ("delete_bucket", ("C",), ["STREAM.DELETE.KV_C"]),
+    ):  # fmt: skip
+        side.requests.clear()
+        side.ask(verb, *arguments, **({"history": 2} if verb == "update_bucket" else {}))
+        assert side.requests == asked
