@@ -113,7 +113,7 @@ class Session(BulkOutbox):
         self._write_buffer = WriteBuffer(options, self.completed)
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # the SUBs, for a new link
-        self._ping_later: Ticket[float] | None = None  # without a link
+        self._ping_later: Ticket[float] | None = None
         self._sids = 0
         self._with_fields: set[bytes] = set()  # ids of runs wanted with fields
         self._deadlines: Deadlines[Conversation] = Deadlines()
