@@ -13,6 +13,7 @@ from jsproto.client.bucket.bucket import Bucket
 from jsproto.client.bucket.commit import PATIENCE
 from jsproto.client.bucket.manage import space_of
 from jsproto.client.bucket.transaction import Transaction
+from jsproto.client.connection.pause import Pause
 from jsproto.client.jetstream import JetStream
 from jsproto.errors import (
     APIError,
@@ -544,5 +545,4 @@ def test_a_connection_that_is_closed_leaves_it_unknown() -> None:
         side.answer(refused(10158, code=409))  # it pauses
         side.h.session.close(side.h.now)
         failure(ticket, TransactionUnknownError)
-        with pytest.raises(ConnectionClosedError):
-            side.h.session.pauses.begin(1.0, side.h.now)
+        failure(Pause(side.h.session, side.h.now + 1.0).over, ConnectionClosedError)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jsproto.client.bucket.bucket import Bucket
 from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.connection.connect_options import connect_options
+from jsproto.client.connection.pause import Pause
 from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -468,7 +469,7 @@ def test_chance_is_drawn_from_the_token() -> None:
 
 def test_a_pause_outlives_the_link_and_fails_with_the_session() -> None:
     side = Plain()
-    short, long = (side.pair.client.pauses.begin(seconds, side.pair.now) for seconds in (1.0, 10.0))
+    short, long = (Pause(side.pair.client, side.pair.now + seconds).over for seconds in (1.0, 10.0))
     side.pair.lose_link()
     side.ask(short)
     assert side.pair.now == pytest.approx(1.0)

@@ -39,6 +39,7 @@ from jsproto.api_errors import (
     StreamWrongLastSequenceError,
 )
 from jsproto.backoff import Backoff
+from jsproto.client.connection.pause import Pause
 from jsproto.client.publish.atomic import MSG_IDS_SINCE
 from jsproto.errors import (
     APIError,
@@ -183,7 +184,7 @@ class Commit:
                 self._step(_S.REFUSED if lost is None else _S.UNKNOWABLE)
                 raise last if lost is None else TransactionUnknownError(self._config.bucket) from lost
             try:
-                yield session.pauses.begin(pause, session.now)
+                yield Pause(session, session.now + pause).over
             except Error:
                 continue  # the session ends, which the next try will say
 

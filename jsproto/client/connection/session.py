@@ -40,7 +40,6 @@ from jsproto.client.connection.drain import drain
 from jsproto.client.connection.lame_duck import LameDuckMove
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
-from jsproto.client.connection.pauses import Pauses
 from jsproto.client.connection.requests import Requests
 from jsproto.client.connection.script_runner import Script, ScriptRunner
 from jsproto.client.connection.server_pool import ServerPool
@@ -87,7 +86,7 @@ class Session(BulkOutbox):
 
     * ``options``: the ``ConnectOptions``.
     * ``now``: seconds, the time that came with the last bytes or timeout. Scripts send what comes next at that time.
-    * ``scripts``, ``pauses``: see their classes.
+    * ``scripts``: the ``ScriptRunner``.
     * ``connected``: a ticket with the ``ServerInfo`` of the first link.
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
@@ -112,8 +111,8 @@ class Session(BulkOutbox):
         self._server: ServerInfo | None = None
         self._write_buffer = WriteBuffer(options, self.completed)
         self._routes: dict[bytes, Conversation] = {}
-        self._subscribed: dict[bytes, bytes] = {}  # the SUBs, for a new link
-        self._ping_later: Ticket[float] | None = None
+        self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
+        self._ping_later: Ticket[float] | None = None  # one for all calls without a link
         self._sids = 0
         self._with_fields: set[bytes] = set()  # ids of runs wanted with fields
         self._deadlines: Deadlines[Conversation] = Deadlines()
@@ -123,7 +122,6 @@ class Session(BulkOutbox):
         self._move: LameDuckMove | None = None
         self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
-        self.pauses = Pauses(self)
 
     def __repr__(self) -> str:
         return f"<Session {self.state}>"
@@ -860,7 +858,6 @@ class Session(BulkOutbox):
         if self._ping_later is not None:
             failed.append(self._ping_later)
             self._ping_later = None
-        failed += self.pauses.end()
         if link is not None:
             failed += link.open_tickets()
             link.close()

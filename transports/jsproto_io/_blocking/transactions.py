@@ -13,9 +13,11 @@ from jsproto.client.bucket.attempts import TRIES
 from jsproto.client.bucket.bucket import Bucket as CoreBucket
 from jsproto.client.bucket.transaction import Isolation
 from jsproto.client.bucket.transaction import Transaction as CoreTransaction
+from jsproto.client.connection.pause import Pause
 from jsproto.errors import TransactionConflictError
 from jsproto.grammar.bucket_keys import KeyValueEntry
 from jsproto.grammar.times import seconds
+from jsproto.ticket import Ticket
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._state.common import Timeout
 from jsproto_io._state.transactions import TransactionBase
@@ -82,8 +84,11 @@ class HasTransactions:
                 with Transaction(attempts.begin(), connection) as transaction:
                     return fn(transaction)
             except TransactionConflictError as error:
-                pause = partial(connection._session.pauses.begin, attempts.failed(error))
-            connection._ask(pause)
+                pause = attempts.failed(error)
+            connection._ask(partial(self._pause, pause))
+
+    def _pause(self, length: float, now: float) -> Ticket[None]:
+        return Pause(self._connection._session, now + length).over
 
 
 class Transaction(TransactionBase, Managed):
