@@ -29,6 +29,7 @@ from jsproto.errors import (
     TransactionUnknownError,
 )
 from jsproto.rules.transaction import TransactionPhase
+from jsproto.server.replication.replicas import Lag
 from jsproto.server.server import Server
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.testing.network import Network
@@ -476,3 +477,19 @@ def test_a_pause_outlives_the_link_and_fails_with_the_session() -> None:
     side.pair.client.close(side.pair.now)
     with pytest.raises(ConnectionClosedError):
         long.result()
+
+
+def test_a_later_read_is_not_older_than_the_first_one() -> None:
+    """A replica that lags is asked for it, and is not believed."""
+    side = Plain(late=True)
+    followers = side.pair.server.replicas("KV_B")
+    for follower in followers:
+        follower.lag = Lag(seconds=100.0)
+    revision = side.put("b")
+    side.pair.advance(1.0)
+    answering = iter([0, 1, 1])
+    side.pair.server.choose = lambda count: next(answering, 0)
+    assert side.do("get", "a").revision == 1
+    assert side.tx._up_to == revision
+    assert side.do("get", "b").revision == revision
+    assert next(answering, None) is None

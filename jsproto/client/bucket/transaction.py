@@ -301,7 +301,7 @@ class Transaction:
         guards = [subject for subject in checked if subject not in self._writes]
         unread = [subject for subject in self._writes if self._revision(subject) is None]
         try:
-            if not (len(self._writes) == len(guards) == len(unread) == 1):
+            if not len(self._writes) == len(guards) == 1:
                 yield from self._look(unread, now)
             commit = Commit(self._js, self._config, self._messages(guards), self._step, self._timeout)
             first = yield from commit.run(self._js.session.now)
