@@ -47,7 +47,7 @@ from pyspark_jetstream.offsets import (
 )
 from pyspark_jetstream.option_fields import OptionError, options_of
 from pyspark_jetstream.options import ConnectionOptions, ReadOptions, WriteOptions, read_options, write_options
-from pyspark_jetstream.planning import Range, covers, later, split
+from pyspark_jetstream.planning import Range, covers, grouped, later, split
 from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
 from pyspark_jetstream.sink import JetStreamWriter
 from pyspark_jetstream.source import share
@@ -440,11 +440,13 @@ def test_a_checkpoint_of_other_streams() -> None:
 @given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 20))
 def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int) -> None:
     whole = Range(lo, lo + span, StreamPosition("S", lo + span - 1))
-    found = split(whole, SplitPlan(parts, most))
+    (found,) = split([whole], SplitPlan(parts, most))
+    assert split([whole], SplitPlan(parts, most, in_all=True)) == [found]
+    assert grouped(found, SplitPlan(parts, most, in_all=True)) == [[each] for each in found]
     assert [seq for each in found for seq in range(each.lo, each.hi)] == [*range(lo, lo + span)]
     assert all(1 <= each.hi - each.lo <= most for each in found)
     assert not span or len(found) >= min(parts, span)
-    assert len(split(whole, SplitPlan(parts, 250_000))) == min(span, parts)
+    assert len(split([whole], SplitPlan(parts, 250_000))[0]) == min(span, parts)
     begin = lo + span // 2
     moved = [later(each, begin) for each in found]
     assert [(each.lo, each.hi) for each in moved] == [(each.lo, each.hi) for each in found]

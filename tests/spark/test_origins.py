@@ -20,9 +20,10 @@ from pyspark_jetstream.markers import TaskId, WriteError
 from pyspark_jetstream.message_ids import MessageIds, identified
 from pyspark_jetstream.messages import RowMessages
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.origins import MAX_RUNS, attempt_number, segments_of, task_number
+from pyspark_jetstream.origins import attempt_number, segments_of, task_number
 from pyspark_jetstream.repetition import pieces_of
 from pyspark_jetstream.rows import chunks_of
+from pyspark_jetstream.schema import MAX_RUNS
 from tests.marks import promise
 from tests.spark.conftest import Made, data_of
 from tests.spark.memory import ATTEMPT, KIND, TARGET, Row, chunks_in

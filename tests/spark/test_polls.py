@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.grammar.position import StreamPosition
 from jsproto_io.sync import JetStream
+from pyspark_jetstream import JetStreamDataSource, _for_session
 from pyspark_jetstream import source as reading
+from pyspark_jetstream.offsets import SplitPlan
+from pyspark_jetstream.planning import Range, grouped, split
 from tests.marks import promise
 from tests.spark.conftest import Made, fill
 from tests.spark.test_tasks import COLUMNS, read
@@ -67,3 +74,61 @@ def test_an_idle_query_asks_once_a_second(
     assert reader.latestOffset(end, None) == end
     assert clock.now == before
     reader.stop()
+
+
+@promise("tasks of all streams together, at least")
+def test_many_short_streams_are_few_tasks(js: JetStream, stream: Made, source: Any) -> None:
+    """Ten rows of each of 200 streams: as many tasks as 64 ranges of one allow, and each row is read once."""
+    names = [stream(storage="memory") for _ in range(200)]
+    for name in names:
+        js.publish_batch([(f"{name}.x", b"%d" % n) for n in range(10)])
+    options = {"minPartitions": 2, "startingOffsets": "earliest"}
+    reader = source(",".join(names), **options).reader(COLUMNS)
+    partitions = reader.partitions()
+    assert [1 + len(each.others) for each in partitions] == [64, 64, 64, 8]
+    assert read(reader, partitions) == [*range(10)] * 200
+    query = source(",".join(names), **options, maxOffsetsPerTrigger=1_000).streamReader(COLUMNS)
+    start = query.initialOffset()
+    end = query.latestOffset(start, SimpleNamespace(max_rows=1_000))
+    tasks = query.partitions(start, end)
+    assert [1 + len(each.others) for each in tasks] == [64, 64, 64, 8]
+    assert sorted(read(query, tasks)) == sorted([*range(5)] * 200)
+    del end["all"]  # as a checkpoint of an older release, whose micro-batch comes again
+    assert len(query.partitions(start, end)) == 400
+    query.stop()
+
+
+def test_streams_of_unequal_length() -> None:
+    def spans(tasks: list[list[Range]]) -> list[list[int]]:
+        return [[each.hi - each.lo for each in task] for task in tasks]
+
+    def tasks(lengths: list[int], least: int, most: int, in_all: bool = True) -> list[list[int]]:
+        wholes = [Range(5, 5 + length, StreamPosition(f"S{n}", 9)) for n, length in enumerate(lengths)]
+        whole = SplitPlan(least, most, in_all)
+        return spans(grouped([piece for pieces in split(wholes, whole) for piece in pieces], whole))
+
+    assert tasks([100, 1, 1, 98], 2, 1_000) == [[100], [1, 1, 98]]
+    assert tasks([100, 0, 1, 1], 2, 30) == [[25], [25], [25], [25, 1, 1]]
+    assert tasks([10, 10, 10], 1, 20) == [[10, 10], [10]]
+    assert tasks([10, 10, 10], 6, 1_000) == [[5], [5], [5], [5], [5], [5]]
+    assert tasks([2, 2], 2, 1_000, in_all=False) == [[1], [1], [1], [1]]
+    assert tasks([0], 2, 9) == []
+
+
+def test_tasks_for_the_cores_of_a_session(source: Any) -> None:
+    """As ``register`` has seen them, wherever a read is planned."""
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=48))
+    dumps, loads = cloudpickle.dumps, cloudpickle.loads
+    kind = loads(dumps(_for_session(session)))  # type: ignore[arg-type,no-untyped-call]
+    registered = loads(dumps(kind({"servers": "nats://x", "stream": "S"})))  # type: ignore[no-untyped-call]
+    assert isinstance(registered, JetStreamDataSource)
+    assert registered.name() == "jetstream"
+    reader: Any = registered.reader(COLUMNS)
+    assert reader.split_plan.min_partitions == 48
+
+    class Remote:
+        @property
+        def sparkContext(self) -> Any:
+            raise PySparkException("no")
+
+    assert _for_session(Remote()) is JetStreamDataSource  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     from pyspark import cloudpickle
+    from pyspark.errors import PySparkException
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 except ModuleNotFoundError as error:  # of this name, so that ``python -m`` makes one line of it
@@ -42,6 +43,9 @@ class JetStreamDataSource(DataSource):
 
     Options: ``servers`` and ``stream``, always. The others are in the README of this package.
     """
+
+    parallelism: int | None = None
+    """How many tasks the session runs side by side. None: nobody has looked."""
 
     def __init__(self, options: dict[str, str]) -> None:
         """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow or attrs."""
@@ -71,7 +75,7 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.options import read_options
         from pyspark_jetstream.schema import origin_column, read_schema
 
-        options = read_options(dict(self.options))
+        options = read_options(dict(self.options), self.parallelism)
         if options.kv_bucket is not None:
             return SCHEMA + origin_column(options.include_origin)
         return read_schema(options.include_headers, options.include_origin)
@@ -81,7 +85,7 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.options import read_options
         from pyspark_jetstream.source import JetStreamReader
 
-        options = read_options(dict(self.options))
+        options = read_options(dict(self.options), self.parallelism)
         if options.kv_bucket is not None:
             return BucketReader(schema, options)
         if options.push_filters:  # a reader that takes filters fails where Spark's own switch for them is off
@@ -95,7 +99,7 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.source import JetStreamStreamReader
         from pyspark_jetstream.work_queue import JetStreamSourcingReader
 
-        options = read_options(dict(self.options))
+        options = read_options(dict(self.options), self.parallelism)
         return (JetStreamSourcingReader if options.read_mode is ReadMode.SOURCING else JetStreamStreamReader)(
             schema, options
         )
@@ -135,11 +139,25 @@ def _finding() -> Callable[[str, bytes], Any]:
     return find
 
 
+def _for_session(spark: SparkSession) -> type[JetStreamDataSource]:
+    try:
+        cores = spark.sparkContext.defaultParallelism
+    except PySparkException:  # with Spark Connect the session is elsewhere
+        return JetStreamDataSource
+
+    class Registered(JetStreamDataSource):  # as a class in a function it is pickled whole, not by its name
+        parallelism = cores
+
+    return Registered
+
+
 def register(spark: SparkSession) -> None:
     """Make the format ``jetstream`` known to a session that has not found it by itself.
+
+    It is told how many tasks the session runs side by side now, for the default of ``minPartitions``.
 
     The session becomes that of this thread, too. For a write, Spark looks for the format in that session alone: a
     further thread that writes calls this first, or gets DATA_SOURCE_NOT_FOUND.
     """
-    spark.dataSource.register(JetStreamDataSource)
+    spark.dataSource.register(_for_session(spark))
     spark.createDataFrame([], "nothing int")  # which does that, in all releases

@@ -29,19 +29,22 @@ VERSION: Final = 1
 
 
 class SplitPlan(NamedTuple):
-    """How a stream's part of a micro-batch is split: into how many tasks at least, of how many sequences at most.
+    """How a micro-batch is split: into how many tasks at least, of how many sequences at most.
 
-    In a checkpoint the two are ``parts`` and ``most``.
+    ``in_all``: the tasks of all streams count together. Before, those of each stream did. In a checkpoint the three are
+    ``parts``, ``most`` and ``all``.
     """
 
     min_partitions: int
     max_records_per_partition: int
+    in_all: bool = False
 
     def among(self, span: int, matches: int) -> SplitPlan:
         """For ``span`` sequences, of which so many match. No match is one task."""
         if not matches:
-            return SplitPlan(1, max(span, 1))
-        return SplitPlan(self.min_partitions, max(self.max_records_per_partition * span // matches, 1))
+            return SplitPlan(1, max(span, 1), self.in_all)
+        most = max(self.max_records_per_partition * span // matches, 1)
+        return self._replace(max_records_per_partition=most)
 
 
 class Task(NamedTuple):
@@ -67,6 +70,8 @@ def encode_offset(
     """
     initial = {"initial": 1} if is_initial else {}
     split = {} if plan is None else {"parts": plan.min_partitions, "most": plan.max_records_per_partition}
+    if plan is not None and plan.in_all:
+        split["all"] = 1
     begun = {"from": _encoded(begins)} if begins else {}
     elsewhere = {"moved": _encoded(moved)} if moved else {}
     return {"v": VERSION, **initial, **split, **begun, **elsewhere, "streams": _encoded(positions)}
@@ -84,10 +89,10 @@ def _encoded(positions: Mapping[str, StreamPosition]) -> dict[str, Any]:
 def decode_split_plan(offset: Mapping[str, Any]) -> SplitPlan | None:
     """How a micro-batch that ends there is split. None: the offset does not say."""
     try:
-        plan = SplitPlan(int(offset["parts"]), int(offset["most"]))
+        plan = SplitPlan(int(offset["parts"]), int(offset["most"]), "all" in offset)
     except (KeyError, TypeError, ValueError):
         return None
-    return plan if min(plan) > 0 else None
+    return plan if min(plan[:2]) > 0 else None
 
 
 def encode_sourced_offset(position: StreamPosition, consumer: str, tasks: Sequence[Task]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ Not here: how texts become values (``option_fields``), and what takes a server, 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -277,9 +278,11 @@ class ReadOptions:
         ``ending_offsets``: the sequences to end before.
         ``starting_timestamp``, ``ending_timestamp``: nanoseconds since the epoch.
         ``max_trigger_delay``: seconds.
+        ``parallelism``: how many tasks run side by side.
     """
 
     connection: ConnectionOptions
+    parallelism: int = attrs.field(factory=lambda: os.cpu_count() or 1)
     kv_bucket: str | None = option(
         "kvBucket", "a key-value bucket instead of a stream", parse=check_bucket,
         excludes={"stream": "", "subject": ": kvKeys chooses keys"},
@@ -335,8 +338,9 @@ class ReadOptions:
         form="a name", check=[_check_consumer],
     )  # fmt: skip
     min_partitions: int | None = count(
-        "minPartitions", "tasks that a range is split into, at least. A micro-batch that comes again is split as it "
-        "was", most=100_000, shown="number of CPUs",
+        "minPartitions", "tasks of all streams together, at least, where there is so much. A micro-batch that "
+        "comes again is split as it was", most=100_000,
+        shown="the cluster's cores, as `register(spark)` saw them, or the driver's",
     )  # fmt: skip
     max_records_per_partition: int = count(
         "maxRecordsPerPartition", "sequences of a task, or with a `subject` messages that match, about", 250_000
@@ -434,10 +438,14 @@ class WriteOptions:
     ignore_extra_columns: bool = flag("ignoreExtraColumns", "drop columns that cannot be written", False)
 
 
-def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a read. OptionError for the first that is missing or cannot be."""
+def read_options(options: Mapping[str, str], parallelism: int | None = None) -> ReadOptions:
+    """The options of a read. OptionError for the first that is missing or cannot be.
+
+    ``parallelism``: None: that of this machine.
+    """
     given = GivenOptions(options, [ConnectionOptions, ReadOptions], WriteOptions, "read")
-    return given.made(ReadOptions, connection=given.made(ConnectionOptions))
+    more = {} if parallelism is None else {"parallelism": parallelism}
+    return given.made(ReadOptions, connection=given.made(ConnectionOptions), **more)
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:

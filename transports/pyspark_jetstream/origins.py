@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark import TaskContext
 
 APP_ID: Final = "spark.app.id"
-MAX_RUNS: Final = 64
-"""Tasks of the source in a marker, and segments of a chunk that it can tell."""
 
 
 class Segment(NamedTuple):

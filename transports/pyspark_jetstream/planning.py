@@ -8,6 +8,7 @@ Rules:
 * ``failOnDataLoss=false`` turns these into a warning. A stream that came back shorter is then read from the first
   message stored after the position, a recreated one from its first message.
 * One answer proves no loss. A second one, after an election, has to say the same.
+* Tasks of all streams count together, and short ranges of several streams are one task.
 * A range is split as it was when it was first planned. A front that has moved since moves only where reading begins.
 * Messages deleted inside of a range leave no trace, so they are not noticed.
 
@@ -37,6 +38,7 @@ from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import SplitPlan
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
+from pyspark_jetstream.schema import MAX_RUNS
 
 FROM_EARLIEST: Final = -2
 FROM_LATEST: Final = -1
@@ -75,6 +77,10 @@ class Range:
     def stream(self) -> str:
         """The name of the stream."""
         return self.end.stream
+
+    def __str__(self) -> str:
+        """For errors."""
+        return f"stream {self.stream}, sequences {self.lo} to {self.hi - 1}"
 
 
 def look_up(js: JetStream, stream: str) -> StreamInfo:
@@ -245,14 +251,34 @@ def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) ->
         return None
 
 
-def split(whole: Range, plan: SplitPlan) -> Sequence[Range]:
-    """The range as tasks of about equal length, none of them empty."""
-    span = whole.hi - whole.lo
-    if span <= 0:
-        return []
-    parts = min(max(plan.min_partitions, -(-span // plan.max_records_per_partition)), span)
-    edges = [whole.lo + span * number // parts for number in range(parts + 1)]
-    return [replace(whole, lo=lo, hi=hi, matches=None) for lo, hi in pairwise(edges)]
+def split(wholes: Sequence[Range], plan: SplitPlan) -> list[list[Range]]:
+    """Each of the ranges as pieces of about equal length, none of them empty."""
+    total = sum(max(whole.hi - whole.lo, 0) for whole in wholes)
+    found = []
+    for whole in wholes:
+        span = max(whole.hi - whole.lo, 0)
+        least = -(-plan.min_partitions * span // total) if plan.in_all and total else plan.min_partitions
+        parts = min(max(least, -(-span // plan.max_records_per_partition)), span)
+        edges = [whole.lo + span * number // parts for number in range(parts + 1)] if parts else []
+        found.append([replace(whole, lo=lo, hi=hi, matches=None) for lo, hi in pairwise(edges)])
+    return found
+
+
+def grouped(pieces: Sequence[Range], plan: SplitPlan) -> list[list[Range]]:
+    """The pieces of a read as tasks, in their order. A task has one, or some that are short, of as many streams."""
+    total = sum(piece.hi - piece.lo for piece in pieces)
+    room = min(-(-total // plan.min_partitions), plan.max_records_per_partition) if plan.in_all else 0
+    found: list[list[Range]] = []
+    used = 0
+    for piece in pieces:
+        span = piece.hi - piece.lo
+        if found and used + span <= room and len(found[-1]) < MAX_RUNS and found[-1][-1].stream != piece.stream:
+            found[-1].append(piece)
+            used += span
+        else:
+            found.append([piece])
+            used = span
+    return found
 
 
 def later(wanted: Range, begin: int) -> Range:

@@ -157,5 +157,4 @@ def without_markers(columns: StoredColumns) -> StoredColumns:
 def check_count(found: int, wanted: Range, options: ReadOptions) -> None:
     """DataLossError when a range has another number of messages than it should, unless loss may be passed over."""
     if wanted.count is not None and found != wanted.count:
-        where = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
-        report_loss(options, f"{where}: {wanted.count} messages were delivered to the driver, and {found} are there")
+        report_loss(options, f"{wanted}: {wanted.count} messages were delivered to the driver, and {found} are there")

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 from pyspark_jetstream.digests import RowsDigest
 from pyspark_jetstream.markers import Marker, Run
 from pyspark_jetstream.messages import Row, RowMessages
-from pyspark_jetstream.origins import MAX_RUNS, Segment
+from pyspark_jetstream.origins import Segment
+from pyspark_jetstream.schema import MAX_RUNS
 
 WAYS_OUT: Final = (
     "Rows must come again as they were: keep the column origin (includeOrigin) from the source to the sink, or sort "

@@ -24,6 +24,8 @@ HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 ORIGIN: Final = "origin"
 ORIGIN_TYPE: Final = "struct<task:bigint,seq:bigint,attempt:bigint>"
 """Of a row's name: see ``origins``."""
+MAX_RUNS: Final = 64
+"""Ranges of the source in a marker, and segments of a chunk that it can tell."""
 _READ: Final = {
     "subject": "string",
     "data": "binary",

@@ -11,7 +11,6 @@ Not here: options (``options``), which ranges (``planning``), the reading itself
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
@@ -25,7 +24,7 @@ from pyspark.sql.types import StructType
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import StreamPosition
-from jsproto_io.sync import JetStream
+from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
@@ -50,6 +49,7 @@ from pyspark_jetstream.planning import (
     end_of,
     end_position,
     first_of,
+    grouped,
     later,
     look_up_all,
     next_at_leader,
@@ -81,9 +81,23 @@ IDLE_OFFSET_MOVES: Final = 60.0  # seconds after which an offset moves without a
 
 @dataclass
 class RangePartition(InputPartition):
-    """One task of a read."""
+    """One task of a read. ``others``: what it reads after ``wanted``, of other streams."""
 
     wanted: Range
+    others: tuple[Range, ...] = ()
+
+    def __str__(self) -> str:
+        """For errors."""
+        more = f", and {len(self.others)} more" if self.others else ""
+        return f"{self.wanted}{more}"
+
+
+class Planned(NamedTuple):
+    """A stream as it is now, its range of a read, and the sequence with which reading begins."""
+
+    info: StreamInfo
+    whole: Range
+    begin: int
 
 
 class Reads:
@@ -100,41 +114,50 @@ class Reads:
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, as Arrow batches. DataLossError, ReadError, or the error of the connection."""
         assert isinstance(partition, RangePartition)
-        wanted, options = partition.wanted, self.options
-        if wanted.hi <= wanted.first:
+        ranges = [each for each in (partition.wanted, *partition.others) if each.first < each.hi]
+        if not ranges:
             return
-        kind = BatchBuilder if options.kv_bucket is None else BucketBuilder
+        attempt = attempt_number(TaskContext.get())
+        with in_task(self.options.connection, str(partition)) as (nc, js):
+            for wanted in ranges:
+                yield from self._batches(nc, js, wanted, attempt)
+
+    def _batches(self, nc: Connection, js: JetStream, wanted: Range, attempt: int | None) -> Iterator[pa.RecordBatch]:
+        kind = BatchBuilder if self.options.kv_bucket is None else BucketBuilder
         task = task_number(wanted.stream, wanted.end.identity, wanted.lo, wanted.hi, wanted.subject)
-        builder = kind(self.schema, wanted.stream, options, (task, attempt_number(TaskContext.get())))
-        what = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
-        with in_task(options.connection, what) as (nc, js):
-            yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
+        builder = kind(self.schema, wanted.stream, self.options, (task, attempt))
+        yield from batches(read_range(nc, js, wanted, self.options), wanted, builder, self.options)
 
     def tasks(
-        self, js: JetStream, info: StreamInfo, whole: Range, begin: int, recorded: SplitPlan | None = None
+        self, js: JetStream, planned: Sequence[Planned], recorded: SplitPlan | None = None
     ) -> Sequence[RangePartition]:
-        """The tasks of a range, split as it was before (``recorded``) or else as the options say.
+        """The tasks of a read, split as it was before (``recorded``) or else as the options say."""
+        wanted = [filtered(js, info, self.options.subject, whole) for info, whole, _ in planned]
+        plan = recorded or self.split_plan.among(*self._work_of(js, planned, wanted))
+        pieces: list[Range] = []
+        for (info, _, begin), parts in zip(planned, split(wanted, plan), strict=True):
+            pieces += measured(js, info, [later(part, begin) for part in parts])
+        return [RangePartition(first, tuple(others)) for first, *others in grouped(pieces, plan)]
 
-        ``begin``: the sequence with which reading begins.
-        """
-        if whole.hi <= whole.lo:
-            return []
-        wanted, plan = filtered(js, info, self.options.subject, whole), recorded
-        if plan is None:
-            plan = self.split_plan
-            if wanted.subject is not None and not wanted.local:
-                matches = wanted.matches
-                if matches is None:
-                    matches = count_between(js, info, wanted.subject, whole.lo, whole.hi)
-                plan = plan.among(whole.hi - whole.lo, matches)
-        return [
-            RangePartition(each) for each in measured(js, info, [later(each, begin) for each in split(wanted, plan)])
-        ]
+    def _work_of(self, js: JetStream, planned: Sequence[Planned], wanted: Sequence[Range]) -> tuple[int, int]:
+        """How many sequences ranges have in all, and how many messages of them match."""
+        spans = matches = 0
+        for (info, whole, _), each in zip(planned, wanted, strict=True):
+            span = whole.hi - whole.lo
+            spans += span
+            if each.subject is None or each.local:
+                matches += span
+            elif each.matches is not None:
+                matches += each.matches
+            else:
+                matches += count_between(js, info, each.subject, whole.lo, whole.hi)
+        return spans, matches
 
     @property
     def split_plan(self) -> SplitPlan:
         """How ranges are split, as the options and this machine have it."""
-        return SplitPlan(self.options.min_partitions or os.cpu_count() or 1, self.options.max_records_per_partition)
+        options = self.options
+        return SplitPlan(options.min_partitions or options.parallelism, options.max_records_per_partition, in_all=True)
 
 
 def batches(
@@ -174,17 +197,17 @@ class JetStreamReader(Reads, DataSourceReader):
         nothing = Range(1, 1, StreamPosition(self.options.streams[0], 0))
         return found or [RangePartition(nothing)]  # Spark runs one task at least
 
-    def _planned(self, js: JetStream) -> list[InputPartition]:
+    def _planned(self, js: JetStream) -> Sequence[InputPartition]:
         options = self.options
-        found: list[InputPartition] = []
+        planned = []
         for stream, info in look_up_all(js, options.streams).items():
             wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, EARLIEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             hi = min(resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST), end_of(info))
             lo, hi = self.bounded(js, info, begin.seq + 1, hi)
             if lo < hi:
-                found += self.tasks(js, info, Range(lo, hi, position_at(js, info, hi - 1)), lo)
-        return found
+                planned.append(Planned(info, Range(lo, hi, position_at(js, info, hi - 1)), lo))
+        return self.tasks(js, planned)
 
     def bounded(self, js: JetStream, info: StreamInfo, lo: int, hi: int) -> tuple[int, int]:
         """The range, as far as filters that Spark pushed down can be true. Here there are none."""
@@ -373,8 +396,8 @@ class JetStreamStreamReader(StreamReads):
         since: Mapping[str, StreamPosition],
         until: Mapping[str, StreamPosition],
         recorded: SplitPlan | None,
-    ) -> list[Any]:
-        found: list[InputPartition] = []
+    ) -> Sequence[InputPartition]:
+        planned = []
         moved = [name for name, end in until.items() if name not in since or not is_at(since[name], end)]
         for stream, info in look_up_all(js, moved).items():
             end = until[stream]
@@ -383,8 +406,8 @@ class JetStreamStreamReader(StreamReads):
             if end.identity != begin.identity:  # planned before the stream was made anew: nothing of that is there
                 continue
             lo = begin.seq if logged.identity != end.identity else min(begin.seq, logged.seq)
-            found += self.tasks(js, info, Range(lo + 1, end.seq + 1, end), begin.seq + 1, recorded)
-        return found
+            planned.append(Planned(info, Range(lo + 1, end.seq + 1, end), begin.seq + 1))
+        return self.tasks(js, planned, recorded)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
