@@ -47,7 +47,7 @@ def test_every_command_stands_in_the_table() -> None:
     ours = " ".join(row.split("|")[2] for row in table.splitlines() if row.startswith("|"))
     words = re.findall(r"[a-z]+", ours)
     assert set(COMMANDS) - set(words) == set()
-    for group in ("stream", "consumer", "kv"):
+    for group in ("stream", "consumer", "kv", "object", "context", "account"):
         verbs = re.findall(r"^  ([a-z]+) ", call(group, "--help").out.partition("Commands:")[2], re.MULTILINE)
         assert verbs
         assert [verb for verb in verbs if f"{group} {verb}" not in ours and f", `{verb}`" not in ours] == []

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "consume": ("consume", "Print the messages of a stream, or of a consumer."),
     "get": ("get", "Print stored messages: one, a range, last ones, a snapshot."),
     "kv": ("kv", "Keep keys and values in buckets, and watch them."),
+    "object": ("objects", "Keep objects of any size in buckets: files, for example."),
     "ingest": ("ingest", "Publish the records of a file, or of standard input."),
     "mirror": ("mirror", "Copy a stream into another one, each message once."),
     "account": ("account", "Show the limits of the account, and what it uses."),
@@ -42,7 +43,7 @@ COMMANDS: Final = {
 """Each command, its module in ``jsproto_io.cli.commands``, and its line in the help."""
 ALIASES: Final = {
     "str": ["stream"], "con": ["consumer"], "publish": ["pub"], "subscribe": ["sub"],
-    "req": ["request"], "ctx": ["context"], "save": ["add"],
+    "req": ["request"], "ctx": ["context"], "obj": ["object"], "save": ["add"],
     "add": ["create"], "new": ["add", "create"], "list": ["ls"], "nfo": ["info"], "status": ["info"],
     "rm": ["del"], "del": ["rm"], "delete": ["rm", "del"],
 }  # fmt: skip

@@ -22,12 +22,14 @@ from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
 from jsproto.grammar.bucket_keys import STREAM_PREFIX, KeyValueEntry
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto.grammar.object_info import ObjectInfo
+from jsproto.grammar.object_store_config import ObjectStoreConfig, ObjectStoreStatus
 from jsproto_io.cli.context_files import Listed
 from jsproto_io.cli.messages import payload_text
 from jsproto_io.cli.terminal import one_line
-from jsproto_io.cli.values import seconds_text, size_text, stamp
+from jsproto_io.cli.values import counted, seconds_text, size_text, stamp
 
-Config: TypeAlias = StreamConfig | ConsumerConfig | BucketConfig
+Config: TypeAlias = StreamConfig | ConsumerConfig | BucketConfig | ObjectStoreConfig
 NO_LIMIT: Final = "no limit"
 WIDE: Final = 76  # columns from which on a list shows everything
 _SECONDS: Final = frozenset(
@@ -124,6 +126,65 @@ def _value_of(entry: KeyValueEntry, room: int) -> Text:
     text = Text("" if entry.is_marker else one_line(payload_text(entry.value)))
     text.truncate(max(room, 8), overflow="ellipsis")
     return text
+
+
+def object_store_list(stores: Iterable[ObjectStoreStatus], width: int) -> Table:
+    """A line for each bucket of objects."""
+    table = _list("bucket", "size", *(["ttl"] if width >= WIDE else []), "sealed", "last write")
+    for status in stores:
+        config = status.config
+        ttl = ["-" if config.ttl is None else seconds_text(config.ttl)] if width >= WIDE else []
+        sealed = "yes" if config.sealed else ""
+        written = stamp(status.info.state.last_ts)[:16]
+        table.add_row(_plain(status.bucket), size_text(status.size), *ttl, sealed, written)
+    return table
+
+
+def object_list(objects: Iterable[ObjectInfo], width: int) -> Table:
+    """A line for each object, and for each link where it leads."""
+    table = _list("object", "size", *(["chunks"] if width >= WIDE else []), "modified")
+    for info in objects:
+        size = "deleted" if info.deleted else "link" if info.link is not None else size_text(info.size)
+        chunks = [f"{info.chunks:,}"] if width >= WIDE else []
+        to = "" if info.link is None else f" -> {info.link}"
+        table.add_row(_plain(f"{info.name}{to}"), size, *chunks, stamp(info.timestamp)[:16])
+    return table
+
+
+def object_store_table(status: ObjectStoreStatus) -> Table:
+    """All of a bucket of objects."""
+    info = status.info
+    table = _pairs()
+    _add(table, "bucket", f"{status.bucket}, stream {info.config.name}")
+    _add(table, "created", stamp(info.created))
+    _add(table, "size", size_text(status.size))
+    if info.state.messages:
+        _add(table, "last write", stamp(info.state.last_ts))
+    _add_copies(table, info)
+    _add_config(table, status.config)
+    return table
+
+
+def object_table(info: ObjectInfo) -> Table:
+    """All of an object."""
+    table = _pairs()
+    _add(table, "object", f"{info.name} of bucket {info.bucket}")
+    if info.link is not None:
+        _add(table, "link to", str(info.link))
+    if info.description:
+        _add(table, "description", info.description)
+    _add(table, "modified", stamp(info.timestamp))
+    _add(table, "revision", f"{info.revision:,}")
+    if info.link is None:
+        chunk = f" of {size_text(info.max_chunk_size)} at most" if info.chunks else ""
+        _add(table, "size", f"{info.size:,} bytes ({counted(info.chunks, 'chunk')}{chunk})")
+        _add(table, "SHA-256", (info.sha256() or b"").hex() or info.digest or "-")
+    for name, texts in info.headers.items():
+        for text in texts:
+            _add(table, f"header {one_line(name)}", text)
+    for key, text in info.metadata.items():
+        _add(table, f"metadata {one_line(key)}", text)
+    return table
 
 
 def stream_table(info: StreamInfo) -> Table:
@@ -301,6 +362,8 @@ def _fields(config: Config) -> dict[str, str]:
     found: dict[str, str] = {}
     if isinstance(config, BucketConfig):
         fields = _bucket_fields(config)
+    elif isinstance(config, ObjectStoreConfig):
+        fields = _store_fields(config)
     else:
         fields = {name: getattr(config, name, config.extra.get(name)) for name in config.to_json()}
     for name, value in fields.items():
@@ -323,6 +386,15 @@ def _bucket_fields(config: BucketConfig) -> dict[str, Any]:
         "compress": config.compression, "direct": config.direct, "atomic": config.atomic,
         "mirror" if config.mirror else "source": copied, "placement": config.stream.placement,
         "republish": config.stream.republish,
+    }  # fmt: skip
+
+
+def _store_fields(config: ObjectStoreConfig) -> dict[str, Any]:
+    """What a bucket of objects is like, in the words of the options."""
+    return {
+        "description": config.description, "ttl": config.ttl, "max_bucket_size": config.max_bytes,
+        "storage": config.storage, "replicas": config.replicas, "compress": config.compression,
+        "batched": config.batched, "sealed": config.sealed, "placement": config.stream.placement,
     }  # fmt: skip
 
 
