@@ -253,11 +253,14 @@ def operation_of(header: bytes | None) -> Operation:
     return "PUT" if reason is None else "PURGE" if reason in _PURGED else "DEL"
 
 
-def stored_entry(keys: KeySpace, message: StoredMsg) -> KeyValueEntry:
-    """The entry in a message that was read. RemoteProtocolError when the server's part of it is malformed."""
+def stored_entry(keys: KeySpace, message: StoredMsg, key: str | None = None) -> KeyValueEntry:
+    """The entry in a message that was read. RemoteProtocolError when the server's part of it is malformed.
+
+    ``key``: its key, where that is known.
+    """
     data = message.data
     return KeyValueEntry(
-        keys.bucket, keys.key(message.subject), data, message.seq, message.timestamp,
+        keys.bucket, keys.key(message.subject) if key is None else key, data, message.seq, message.timestamp,
         operation_of(message.raw_headers), len(data),
     )  # fmt: skip
 

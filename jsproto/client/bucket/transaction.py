@@ -373,7 +373,7 @@ class Transaction:
         if write is not None:
             return KeyValueEntry(self._keys.bucket, key, write.value, 0, 0, write.operation, len(write.value))
         message = self._seen[subject]
-        return None if message is None else stored_entry(self._keys, message)
+        return None if message is None else stored_entry(self._keys, message, key)
 
     def _revision(self, subject: str) -> int | None:
         """The revision that the commit expects of a key. None: it is not known yet."""
