@@ -87,12 +87,12 @@ def test_a_large_stream_comes_in_chunks(place: Place, js: JetStream, tmp_path: P
     for n in range(5):
         js.publish(name, noise[n:])
     with connect(place.url) as nc:
-        size = backing_up.back_up(nc, ApiSubjects(), name, tmp_path, consumers=True, check=False, on_chunk=parts.append)
-        assert (sum(parts), len(parts) > 5) == (size, True)
+        size = backing_up.back_up(nc, ApiSubjects(), name, tmp_path, consumers=True, check=False, progress=parts.append)
+        assert (parts[-1], len(parts) > 5, parts == sorted(parts)) == (size, True, True)
         js.delete_stream(name)
         sent: list[int] = []
-        backing_up.restore(nc, ApiSubjects(), tmp_path, on_chunk=sent.append)
-    assert sum(sent) == size
+        backing_up.restore(nc, ApiSubjects(), tmp_path, progress=sent.append)
+    assert sent[-1] == size
     assert [len(each.data) for each in js.get_batch(name)] == [400_000 - n for n in range(5)]
     js.delete_stream(name)
 
@@ -211,6 +211,6 @@ def test_a_backup_that_stops_leaves_no_file(
         with pytest.raises(Failure, match=why):
             backing_up.back_up(
                 nc, ApiSubjects(), name, tmp_path, consumers=True, check=False,
-                on_chunk=cast("backing_up.Progress", str),
+                progress=cast("backing_up.Progress", str),
             )  # fmt: skip
     assert not [*tmp_path.iterdir()]

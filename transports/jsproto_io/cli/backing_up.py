@@ -41,11 +41,11 @@ RESTORING: Final = 3_600.0  # seconds that the server may need for what it has r
 _END: Final = 204  # the status of the message after the last chunk
 
 Progress = Callable[[int], object]
-"""Called with the bytes of each chunk."""
+"""Called with the number of bytes so far."""
 
 
 def back_up(
-    nc: Connection, api: ApiSubjects, stream: str, folder: Path, *, consumers: bool, check: bool, on_chunk: Progress
+    nc: Connection, api: ApiSubjects, stream: str, folder: Path, *, consumers: bool, check: bool, progress: Progress
 ) -> int:
     """Write a backup of a stream. ``folder`` is made if need be. Returns its bytes.
 
@@ -56,7 +56,7 @@ def back_up(
         folder: where to, without a backup in it.
         consumers: consumers are in it, too.
         check: the server checks each message first.
-        on_chunk: called with the bytes of each chunk.
+        progress: called with the number of bytes so far.
 
     Raises:
         BadUsage: there is a backup in the folder.
@@ -78,7 +78,7 @@ def back_up(
                     file.write(message.data)
                     digest.update(message.data)
                     size += len(message.data)
-                    on_chunk(len(message.data))
+                    progress(size)
                     if message.reply:
                         message.respond()
             except BaseException:
@@ -103,14 +103,14 @@ def _chunk(next_msg: Callable[..., Message], stream: str) -> Message | None:
     return None
 
 
-def restore(nc: Connection, api: ApiSubjects, folder: Path, *, on_chunk: Progress) -> StreamInfo:
+def restore(nc: Connection, api: ApiSubjects, folder: Path, *, progress: Progress) -> StreamInfo:
     """Make a stream of its backup.
 
     Args:
         nc: the connection.
         api: the subjects of the API.
         folder: where the backup is.
-        on_chunk: called with the bytes of each chunk.
+        progress: called with the number of bytes so far.
 
     Raises:
         BadInput: there is no backup in the folder, or it is damaged. Nothing was sent.
@@ -127,7 +127,7 @@ def restore(nc: Connection, api: ApiSubjects, folder: Path, *, on_chunk: Progres
         to = _ask(nc, f"{api.prefix}.STREAM.RESTORE.{check_name(name)}", request, what)["deliver_subject"]
         while data := file.read(min(CHUNK, nc.max_payload)):
             _answer(nc.request(to, data).data, what)
-            on_chunk(len(data))
+            progress(file.tell())
         answer = nc.request(to, b"", timeout=RESTORING).data
     return StreamInfo.from_json(decode_response(answer, about=what))
 

@@ -30,7 +30,16 @@ from typing import Any, Final, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 from rich.text import Text
 
 from jsproto.api_errors import (
@@ -153,6 +162,19 @@ class Screen:
             transient=True,
             disable=self.quiet or not self.err.is_terminal,
         )
+
+
+@contextmanager
+def bytes_shown(
+    screen: Screen, what: str, total: Callable[[], int | None] = lambda: None
+) -> Iterator[Callable[[int], None]]:
+    """Show how many bytes went over the link: a block, with what to call with their number so far.
+
+    ``total``: how many there will be, asked where somebody looks. None: that is unknown.
+    """
+    with screen.progress(BarColumn(20), DownloadColumn(binary_units=True), TransferSpeedColumn()) as progress:
+        task = progress.add_task(one_line(what), total=None if progress.disable else total())
+        yield lambda size: progress.update(task, completed=size)
 
 
 class Stop:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
 
 from jsproto.grammar.object_info import ObjectInfo
 from jsproto.grammar.times import format_timestamp
@@ -40,7 +39,7 @@ from jsproto_io.cli.tables import (
     object_store_table,
     object_table,
 )
-from jsproto_io.cli.terminal import Screen, check_somebody_can_be_asked, one_line, running
+from jsproto_io.cli.terminal import Screen, bytes_shown, check_somebody_can_be_asked, one_line, running
 
 if TYPE_CHECKING:
     from jsproto_io.sync import JetStream, ObjectStore
@@ -55,7 +54,6 @@ app = typer.Typer(
 
 Bucket = Annotated[str, typer.Argument(help="The bucket.", metavar="BUCKET", show_default=False)]
 Name = Annotated[str, typer.Argument(help="The object.", metavar="NAME", show_default=False)]
-BAR_WIDTH = 20  # columns
 
 
 # -- buckets -----------------------------------------------------------------------------------------------------------
@@ -185,7 +183,7 @@ def put(
         with _source(file) as source, common.connected("object put") as (_, js):
             total = os.fstat(source.fileno()).st_size if file is not None else None
             opened = js.object_store(bucket)
-            with _bytes_shown(screen, called, lambda: total) as progress:
+            with bytes_shown(screen, called, lambda: total) as progress:
                 info = opened.put(called, source, progress=progress, **options)
         done(common, object_json(info), f"object {called} stored, {values.size_text(info.size)}")
 
@@ -221,7 +219,7 @@ def get(
             raise BadUsage(f"{path} is there: give --output FILE, or --force")
         with common.connected("object get") as (_, js):
             opened = js.object_store(bucket)
-            with _bytes_shown(screen, name, lambda: opened.info(name).size or None) as progress:
+            with bytes_shown(screen, name, lambda: opened.info(name).size or None) as progress:
                 info = opened.get_file(name, path, progress=progress)
         done(common, {**object_json(info), "file": path}, f"object {name} is in {path}, {values.size_text(info.size)}")
 
@@ -413,17 +411,6 @@ def _source(file: Path | None) -> Iterator[Any]:
         raise BadUsage(f"cannot read {file}: {error.strerror}") from None
     with opened:
         yield opened
-
-
-@contextmanager
-def _bytes_shown(screen: Screen, what: str, total: Callable[[], int | None]) -> Iterator[Callable[[int], None] | None]:
-    """Show how many bytes went over the link. ``total``: asked where somebody sees it. None: nobody does."""
-    with screen.progress(BarColumn(BAR_WIDTH), DownloadColumn(binary_units=True), TransferSpeedColumn()) as progress:
-        if progress.disable:
-            yield None
-            return
-        task = progress.add_task(one_line(what), total=total())
-        yield lambda size: progress.update(task, completed=size)
 
 
 def object_json(info: ObjectInfo) -> dict[str, Any]:

@@ -9,14 +9,11 @@ Not here: tables (``tables``), the options of a configuration (``configuring``),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import DownloadColumn
 
 from jsproto.grammar.api import ApiSubjects
 from jsproto_io.cli import values
@@ -25,7 +22,7 @@ from jsproto_io.cli.configuring import Configuration, with_configuration
 from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.cli.tables import config_changes, stream_list, stream_table, subject_list
-from jsproto_io.cli.terminal import Failure, Screen, check_somebody_can_be_asked, one_line, running
+from jsproto_io.cli.terminal import Failure, bytes_shown, check_somebody_can_be_asked, running
 from jsproto_io.cli.values import counted
 
 app = typer.Typer(
@@ -210,10 +207,10 @@ def backup(
         from jsproto_io.cli.backing_up import back_up
 
         api = ApiSubjects(**common.settings().jetstream)
-        with common.connected("stream backup") as (nc, js), _bytes_shown(screen, f"backup of {stream}") as on_chunk:
+        with common.connected("stream backup") as (nc, js), bytes_shown(screen, f"backup of {stream}") as progress:
             if js.stream_info(stream).config.storage == "memory":
                 raise Failure(f"stream {stream} is in memory: servers back up streams in files alone")
-            size = back_up(nc, api, stream, folder, consumers=consumers, check=check, on_chunk=on_chunk)
+            size = back_up(nc, api, stream, folder, consumers=consumers, check=check, progress=progress)
         data = {"stream": stream, "folder": str(folder), "bytes": size}
         done(common, data, f"stream {stream} is in {folder}, {values.size_text(size)}")
 
@@ -234,20 +231,12 @@ def restore_stream(
 
         name = read_about(folder)["config"]["name"]
         api = ApiSubjects(**common.settings().jetstream)
-        with common.connected("stream restore") as (nc, _), _bytes_shown(screen, f"restore of {name}") as on_chunk:
-            made = restore(nc, api, folder, on_chunk=on_chunk)
+        with common.connected("stream restore") as (nc, _), bytes_shown(screen, f"restore of {name}") as progress:
+            made = restore(nc, api, folder, progress=progress)
         if common.as_json:
             screen.dump(made.to_json())
         else:
             screen.say(f"stream {name} is there again, {values.counted(made.state.messages, 'message')}")
-
-
-@contextmanager
-def _bytes_shown(screen: Screen, what: str) -> Iterator[Callable[[int], None]]:
-    """Show how many bytes went over the link."""
-    with screen.progress(DownloadColumn(binary_units=True)) as progress:
-        task = progress.add_task(one_line(what), total=None)
-        yield lambda size: progress.advance(task, size)
 
 
 @app.command("rm", epilog="Example: jsproto stream rm ORDERS --force")
