@@ -11,6 +11,7 @@ import pytest
 
 from jsproto.errors import BucketNotFoundError, KeyDeletedError
 from jsproto_io.cli.bucketing import mirrored
+from jsproto_io.cli.terminal import Screen
 from jsproto_io.sync import Bucket, JetStream
 from jsproto_io.testing import serve
 from tests.cli.calling import Place
@@ -245,6 +246,15 @@ def test_an_older_value_comes_back(place: Place, bucket: Bucket) -> None:
     place.ok("kv", "revert", bucket.name, "a.gone", "2", "--force")  # it was deleted meanwhile
     assert bucket.get("a.gone").value == b"1"
     assert "revision 1 is of 'a.tea'" in place.fails(1, "kv", "revert", bucket.name, "a.gone", "1", "--force")
+
+
+def test_a_key_that_changes_meanwhile_is_not_reverted(
+    place: Place, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Screen, "confirm", lambda screen, question: bucket.put("a.tea", b"5"))
+    done = place.call("kv", "revert", bucket.name, "a.tea", "1", tty=True)
+    assert (done.code, "the last revision is 6" in done.err) == (1, True), done
+    assert bucket.get("a.tea").value == b"5"
 
 
 # -- watching ----------------------------------------------------------------------------------------------------------
