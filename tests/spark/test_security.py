@@ -15,8 +15,11 @@ from jsproto_io.nats_server import NatsServer
 from pyspark_jetstream.connecting import opened
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import read_options
+from pyspark_jetstream.security import renewed
+from pyspark_jetstream.source import JetStreamReader
 from tests.authority import Key, Operator, tls_config
 from tests.marks import promise
+from tests.spark.test_tasks import COLUMNS, read
 
 pytestmark = pytest.mark.spark
 
@@ -137,3 +140,27 @@ def test_what_will_not_do_is_one_line(options: dict[str, str], message: str) -> 
     assert "\n" not in str(caught.value)
     if "nats.tls" not in options:
         assert shows_no_secret(str(caught.value))
+
+
+@promise("Credentials that are renewed in their file count for each link and task from then on.")
+def test_credentials_are_renewed(guarded: NatsServer, files: dict[str, str]) -> None:
+    """The driver reads the file again. Tasks on other machines get what it holds then."""
+    path = Path(files["nats.creds"])
+    path.write_text(FORGED)
+    options = read_options({"servers": guarded.url, "stream": "R", "minPartitions": "1", **files})
+    reader = JetStreamReader(COLUMNS, options)
+    assert renewed(str(path), FORGED) is None
+    path.write_text(CREDS)
+    assert renewed(str(path), FORGED) == CREDS
+    with opened(options.connection, reader_thread=True) as nc:
+        js = nc.jetstream()
+        js.create_stream("R", subjects=["r.>"], allow_direct=True)
+        js.publish("r.1", b"1")
+    (partition,) = reader.partitions()
+    assert shows_no_secret(repr(partition))
+    assert read(reader, [partition]) == [1]
+    path.unlink()
+    assert read(reader, [partition]) == [1]
+    assert renewed(str(path), FORGED) is renewed(None, None) is None
+    path.write_text("nothing of the kind")
+    assert renewed(str(path), FORGED) is None

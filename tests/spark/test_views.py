@@ -121,6 +121,29 @@ def test_a_large_bucket_at_once(js: JetStream, server: NatsServer, bucket: Any) 
     assert values(some) == {"7": (b"3007", "PUT")}
 
 
+@promise("With `minPartitions` it has several tasks, each with some of the keys, at a sequence of its own.")
+def test_a_large_bucket_in_many_tasks(js: JetStream, server: NatsServer, bucket: Any) -> None:
+    kv = bucket(history=2)
+    with js.fast_publisher() as batch:
+        batch.publish_many((f"$KV.{kv.name}.{n % 3_000}", b"%d" % n) for n in range(6_000))
+        batch.commit()
+    given = {"servers": server.url, "kvBucket": kv.name, "minPartitions": "4"}
+    reader = BucketReader(KEYS, read_options(given))
+    partitions = reader.partitions()
+    assert len(partitions) == 4
+    kv.put("7", b"new")
+    kv.put("unplanned", b"new")
+    rows = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+    wanted = {str(n): b"%d" % (n + 3_000) for n in range(3_000)} | {"7": b"new"}
+    assert len(rows) == 3_000
+    assert {row["key"]: row["value"] for row in rows} == wanted
+    earlier = BucketReader(KEYS, read_options({**given, "endingOffsets": f'{{"{kv.name}": 6001}}', "kvKeys": "*"}))
+    found = [row for each in earlier.partitions() for batch in earlier.read(each) for row in batch.to_pylist()]
+    assert {row["key"]: row["value"] for row in found} == {**wanted, "7": b"3007"}
+    nothing = BucketReader(KEYS, read_options({**given, "kvKeys": "none"}))
+    assert [[*nothing.read(each)] for each in nothing.partitions()] == [[]]
+
+
 def test_what_the_server_removed() -> None:
     marks = [
         b"",

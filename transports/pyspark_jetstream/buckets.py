@@ -3,6 +3,8 @@
 Rules:
 * A streaming read has a row for each change.
 * A batch read has a row for each key, all at one sequence. What is written meanwhile shows for all keys or for none.
+* With ``minPartitions`` it has several tasks, each with some of the keys and a sequence of its own. The keys are those
+  of when it was planned.
 * A batch read of an earlier moment fails where the bucket keeps too little history.
 * Deleted keys are rows too, with their operation and without a value, until the bucket forgets them.
 
@@ -78,9 +80,13 @@ def _is_marked(block: bytes) -> bool:
 
 @dataclass
 class SnapshotPartition(InputPartition):
-    """The one task of a batch read. ``at``: the sequence to read at (None: the last one when the task runs)."""
+    """A task of a batch read.
+
+    ``at``: the sequence to read at (None: the last one when the task runs). ``subjects``: what to read.
+    """
 
     at: int | None
+    subjects: Sequence[str]
 
 
 class BucketReader(DataSourceReader):
@@ -96,9 +102,19 @@ class BucketReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task. OptionError when there is no such bucket, or when it cannot be read at that moment."""
+        """The tasks: one, unless more are wanted. OptionError: there is no such bucket, or it cannot be read then."""
         with ReconnectingClient(self.options.connection) as client:
-            return [SnapshotPartition(client.request(self._moment))]
+            return client.request(self._planned)
+
+    def _planned(self, js: JetStream) -> list[InputPartition]:
+        at, parts = self._moment(js), self.options.min_partitions or 1
+        keys = self.options.subject or f"$KV.{self.options.kv_bucket}.>"
+        if parts == 1:
+            return [SnapshotPartition(at, [keys])]
+        subjects = [*js.stream_subjects(self.options.streams[0], keys)]
+        size = max(-(-len(subjects) // parts), 1)
+        found = [SnapshotPartition(at, subjects[start : start + size]) for start in range(0, len(subjects), size)]
+        return [*found] or [SnapshotPartition(at, [keys])]
 
     def _moment(self, js: JetStream) -> int | None:
         options = self.options
@@ -120,9 +136,10 @@ class BucketReader(DataSourceReader):
             return
         builder = BucketBuilder(self.schema, options.streams[0], options)
         with in_task(options.connection, f"the keys of bucket {options.kv_bucket}") as (_, js):
-            keys = options.subject or f"$KV.{options.kv_bucket}.>"
             try:
-                with js.snapshot(options.streams[0], keys, at=partition.at, max_bytes=options.max_bytes) as reader:
+                with js.snapshot(
+                    options.streams[0], partition.subjects, at=partition.at, max_bytes=options.max_bytes
+                ) as reader:
                     for columns in reader.columns(options.batch_size):
                         builder.add(columns)
                         yield builder.batch()

@@ -13,6 +13,7 @@ Not here: what is asked (``planning``, ``ranges``, ``delivery``).
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -104,6 +105,7 @@ class Retries:
 def opened(options: ConnectionOptions, *, reader_thread: bool = False) -> Connection:
     """A connection, driven by its caller or by a thread of its own. The errors are those of ``connect``."""
     freeze_imports()
+    path = options.credentials_path
     keywords: dict[str, Any] = {
         "name": "pyspark_jetstream",
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
@@ -111,6 +113,8 @@ def opened(options: ConnectionOptions, *, reader_thread: bool = False) -> Connec
         "linger": LINGER,
         **connect_keywords(options.keywords),
     }
+    if path is not None and os.access(path, os.R_OK):  # each link reads it again
+        keywords["user_credentials"] = path
     return connect(options.servers, reader_thread=reader_thread, **keywords)
 
 

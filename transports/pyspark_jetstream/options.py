@@ -162,14 +162,18 @@ def _file(name: str, text: str) -> Any:
 
 @attrs.frozen
 class ConnectionOptions:
-    """How to reach the servers. The repr shows no secret, because plans and errors are printed."""
+    """How to reach the servers. The repr shows no secret, because plans and errors are printed.
+
+    ``credentials_path``: the file of the credentials, which is read again for each link where it is.
+    """
 
     servers: str = option(
         "servers", "URLs, separated by commas", aliases=("nats.servers",), show=_without_password,
         required='such as .option("servers", "nats://localhost:4222")',
     )  # fmt: skip
     user_credentials: str | None = _file(
-        "creds", "a file that the driver reads, or with `.content` its text: executors get the content. Never shown"
+        "creds",
+        "a file that the driver reads, or with `.content` its text: executors get the content. Never shown",
     )
     user: str | None = _text("user", "user name")
     password: str | None = _text("password", "password. Never shown", show=_hidden)
@@ -187,11 +191,12 @@ class ConnectionOptions:
     connect_timeout: float | None = duration("nats.connectTimeout", "for each server", shown="2 s")
     name: str | None = _text("name", "the connection's name in the server's reports", shown="pyspark_jetstream")
     request_timeout: float = duration("requestTimeout", "for each request", 30.0, shown="30 s")
+    credentials_path: str | None = None
 
     @property
     def keywords(self) -> dict[str, Any]:
         """The keywords of ``connect`` that were given, with certificates as texts."""
-        others = ("servers", "domain", "prefix", "request_timeout")
+        others = ("servers", "domain", "prefix", "request_timeout", "credentials_path")
         return attrs.asdict(self, filter=lambda field, value: value is not None and field.name not in others)
 
     def __attrs_post_init__(self) -> None:
@@ -438,6 +443,11 @@ class WriteOptions:
     ignore_extra_columns: bool = flag("ignoreExtraColumns", "drop columns that cannot be written", False)
 
 
+def _connection(given: GivenOptions) -> ConnectionOptions:
+    made: ConnectionOptions = given.made(ConnectionOptions, credentials_path=given.text("nats.creds"))
+    return made
+
+
 def read_options(options: Mapping[str, str], parallelism: int | None = None) -> ReadOptions:
     """The options of a read. OptionError for the first that is missing or cannot be.
 
@@ -445,10 +455,10 @@ def read_options(options: Mapping[str, str], parallelism: int | None = None) -> 
     """
     given = GivenOptions(options, [ConnectionOptions, ReadOptions], WriteOptions, "read")
     more = {} if parallelism is None else {"parallelism": parallelism}
-    return given.made(ReadOptions, connection=given.made(ConnectionOptions), **more)
+    return given.made(ReadOptions, connection=_connection(given), **more)
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write. OptionError for the first that is missing or cannot be."""
     given = GivenOptions(options, [ConnectionOptions, WriteOptions], ReadOptions, "write")
-    return given.made(WriteOptions, connection=given.made(ConnectionOptions))
+    return given.made(WriteOptions, connection=_connection(given))

@@ -1,6 +1,7 @@
 """Credentials and TLS of the options: as texts, which reach every executor, and not as files, which do not.
 
-Rules: a file is read once, in the driver, and its content travels in its place. What is checked is checked there too.
+Rules: a file is read in the driver, and its content travels in its place. What is checked is checked there too. Each
+link reads the file of credentials again, where it is. The driver sends with each task what that holds by then.
 No error and no repr shows what such an option holds.
 
 Not here: what the options are called (``options``), signing and TLS themselves (``jsproto_io``).
@@ -29,6 +30,17 @@ def content_of(name: str, path: str) -> str:
         raise ValueError(f"option {name}: cannot read the file in the driver: {error.strerror}") from None
     except ValueError:
         raise ValueError(f"option {name} names no file of text") from None
+
+
+def renewed(path: str | None, content: str | None) -> str | None:
+    """What the file of credentials holds now. None: the same, or there is none on this machine."""
+    if path is None:
+        return None
+    try:
+        now = content_of("nats.creds", path)
+    except ValueError:
+        return None
+    return now if now != content and "-BEGIN" in now else None
 
 
 def checked(servers: str, keywords: Mapping[str, Any]) -> None:

@@ -12,10 +12,11 @@ Not here: options (``options``), which ranges (``planning``), the reading itself
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple
 
+import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -60,6 +61,7 @@ from pyspark_jetstream.planning import (
 )
 from pyspark_jetstream.ranges import check_count, matching, read_range, without_markers
 from pyspark_jetstream.schema import check_columns, check_read_schema
+from pyspark_jetstream.security import renewed
 from pyspark_jetstream.sparse import Ahead, count_between, filtered, look_ahead, measured, reach
 
 try:
@@ -81,10 +83,14 @@ IDLE_OFFSET_MOVES: Final = 60.0  # seconds after which an offset moves without a
 
 @dataclass
 class RangePartition(InputPartition):
-    """One task of a read. ``others``: what it reads after ``wanted``, of other streams."""
+    """One task of a read.
+
+    ``others``: what it reads after ``wanted``, of other streams. ``credentials``: those that have been renewed.
+    """
 
     wanted: Range
     others: tuple[Range, ...] = ()
+    credentials: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """For errors."""
@@ -117,8 +123,10 @@ class Reads:
         ranges = [each for each in (partition.wanted, *partition.others) if each.first < each.hi]
         if not ranges:
             return
-        attempt = attempt_number(TaskContext.get())
-        with in_task(self.options.connection, str(partition)) as (nc, js):
+        attempt, connection = attempt_number(TaskContext.get()), self.options.connection
+        if partition.credentials is not None:
+            connection = attrs.evolve(connection, user_credentials=partition.credentials)
+        with in_task(connection, str(partition)) as (nc, js):
             for wanted in ranges:
                 yield from self._batches(nc, js, wanted, attempt)
 
@@ -137,7 +145,12 @@ class Reads:
         pieces: list[Range] = []
         for (info, _, begin), parts in zip(planned, split(wanted, plan), strict=True):
             pieces += measured(js, info, [later(part, begin) for part in parts])
-        return [RangePartition(first, tuple(others)) for first, *others in grouped(pieces, plan)]
+        return [self.partition(first, *others) for first, *others in grouped(pieces, plan)]
+
+    def partition(self, *ranges: Range) -> RangePartition:
+        """A task that reads these, with the credentials of now."""
+        connection = self.options.connection
+        return RangePartition(ranges[0], ranges[1:], renewed(connection.credentials_path, connection.user_credentials))
 
     def _work_of(self, js: JetStream, planned: Sequence[Planned], wanted: Sequence[Range]) -> tuple[int, int]:
         """How many sequences ranges have in all, and how many messages of them match."""

@@ -62,7 +62,7 @@ from pyspark_jetstream.planning import (
     position_at,
     report_loss,
 )
-from pyspark_jetstream.source import HAS_LIMITS, RangePartition, StreamReads
+from pyspark_jetstream.source import HAS_LIMITS, StreamReads
 from pyspark_jetstream.sparse import filtered
 
 MAX_ACK_PENDING: Final = 100_000  # messages under way, of a consumer that is made here
@@ -362,7 +362,7 @@ class JetStreamSourcingReader(StreamReads):
             return []
         whole = Range(tasks[0].lo, until.seq + 1, until)
         kind = filtered(js, look_up(js, self._stream), self.options.subject, whole)
-        return [RangePartition(replace(kind, lo=task.lo, hi=task.hi, count=task.messages)) for task in tasks]
+        return [self.partition(replace(kind, lo=task.lo, hi=task.hi, count=task.messages)) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge the micro-batch: the server is told when it asks."""
