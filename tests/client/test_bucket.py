@@ -17,6 +17,7 @@ from jsproto.errors import (
     KeyExistsError,
     KeyWrongLastSequenceError,
     LocalProtocolError,
+    NoStreamResponseError,
     RemoteProtocolError,
     TimeoutError,
     UnsupportedByServerError,
@@ -109,6 +110,20 @@ def test_an_answer_that_does_not_come_ends_it() -> None:
     create.h.advance(1.5)
     with pytest.raises(TimeoutError):
         create.ticket.result()
+
+
+def test_whether_a_bucket_is_there_may_stay_unknown() -> None:
+    """Nobody takes a write, and nobody answers the question about the stream."""
+    h = Harness()
+    config = BucketConfig.of("B")
+    bucket = Bucket(JetStream(h.session, retry_attempts=0), space_of(config, "$JS.API"), config)
+    ticket = bucket.put("k", b"1", now=h.now)
+    for subject in (b"$KV.B.k", b"$JS.API.STREAM.INFO.KV_B"):
+        (pub,) = h.published()
+        assert pub.subject == subject
+        h.deliver(pub.reply or b"", b"", b"NATS/1.0 503\r\n\r\n")
+    with pytest.raises(NoStreamResponseError):
+        ticket.result()
 
 
 def test_nothing_is_sent_of_what_cannot_be() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -75,6 +76,11 @@ def test_a_heartbeat_ends_them_where_the_last_message_went_on_its_way() -> None:
     assert watched.watch.readable().done
     assert watched.pop(1) == [3, None]
     assert not watched.watch.readable().done
+
+
+def test_how_often_a_heartbeat_comes() -> None:
+    assert WatchPlan.of(SPACE, ()).config["idle_heartbeat"] == 5.0
+    assert WatchPlan.of(SPACE, (), heartbeat=timedelta(seconds=0.5)).config["idle_heartbeat"] == 0.5
 
 
 def test_there_may_be_none_at_all() -> None:
