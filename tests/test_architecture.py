@@ -39,9 +39,12 @@ ALLOWED: Final = frozenset(
         "typing", "urllib.parse",
     }
 )  # fmt: skip
-ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("UTC", "datetime", "timedelta")}
+ALLOWED_NAMES: Final = {
+    ("jsproto", "importlib", "import_module"),  # of its own modules, when one of their names is used
+    *(("jsproto.grammar.times", "datetime", name) for name in ("UTC", "datetime", "timedelta")),
+}
 
-# Those two are values that callers hand in: what asks a clock, or the machine's time zone, is not for the core.
+# Those of datetime are values that callers hand in: what asks a clock, or the machine's time zone, is not for the core.
 ASKS_A_CLOCK: Final = frozenset({"fromtimestamp", "now", "today", "utcfromtimestamp", "utcnow"})
 
 # What the standard library gives without an import and a pure core has no use for.
