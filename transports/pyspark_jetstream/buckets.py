@@ -28,8 +28,8 @@ from jsproto_io.sync import JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import LATEST, ReadOptions
-from pyspark_jetstream.planning import end_of, look_up, resolve
+from pyspark_jetstream.options import ReadOptions
+from pyspark_jetstream.planning import end_before, end_of, look_up
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.schema import ORIGIN, ORIGIN_TYPE, check_columns
 
@@ -119,7 +119,7 @@ class BucketReader(DataSourceReader):
     def _moment(self, js: JetStream) -> int | None:
         options = self.options
         info = look_up(js, options.streams[0])
-        end = resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST)
+        end = end_before(js, info, options)
         if end >= end_of(info):
             return None
         if info.config.max_msgs_per_subject == 1:

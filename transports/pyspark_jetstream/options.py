@@ -26,6 +26,7 @@ from jsproto.grammar.times import parse_timestamp
 from pyspark_jetstream.option_fields import PATH, GivenOptions, OptionError, count, duration, flag, option, option_of
 from pyspark_jetstream.security import checked
 
+Times: TypeAlias = int | dict[str, int]  # nanoseconds since the epoch: of all streams, or of each
 Offsets: TypeAlias = str | dict[str, int]  # "earliest", "latest", or a sequence for each stream
 
 EARLIEST: Final = "earliest"
@@ -43,6 +44,13 @@ class Delivery(StrEnum):
     ATOMIC = "atomic"
 
 
+class Strategy(StrEnum):
+    """Where a read begins in a stream that has no message of the wanted time or later."""
+
+    LATEST = "latest"
+    ERROR = "error"
+
+
 class ReadMode(StrEnum):
     """How a streaming read learns what there is: see ``source`` and ``sourcing``."""
 
@@ -53,7 +61,10 @@ class ReadMode(StrEnum):
 # What an option may be, for errors.
 _A_SUBJECT: Final = "a subject"
 _SEQUENCES: Final = 'earliest, latest, or JSON of the sequence for each stream, such as {"EVENTS": 123}'
-_TIME: Final = "RFC 3339 with a time zone, such as 2026-11-21T12:00:00Z, or milliseconds since 1970"
+_TIME: Final = (
+    "RFC 3339 with a time zone, such as 2026-11-21T12:00:00Z, or milliseconds since 1970, "
+    "or JSON of one for each stream"
+)
 
 
 # -- from texts --------------------------------------------------------------------------------------------------------
@@ -103,6 +114,10 @@ def _natural(text: str) -> int:
     return number
 
 
+def _strategy(text: str) -> Strategy:
+    return Strategy(text.lower())
+
+
 def _read_mode(text: str) -> ReadMode:
     return ReadMode(text.lower())
 
@@ -130,6 +145,16 @@ def _offsets(text: str) -> Offsets:
         if type(sequence) is not int or sequence < -2 or sequence == 0:
             raise ValueError
     return offsets
+
+
+def _times(text: str) -> Times:
+    """A time, or JSON of one for each stream, in nanoseconds since the epoch."""
+    if not text.startswith("{"):
+        return _timestamp(text)
+    times = {name: _timestamp(str(time)) for name, time in json.loads(text).items()}
+    if not times:
+        raise ValueError
+    return times
 
 
 def _timestamp(text: str) -> int:
@@ -223,10 +248,10 @@ def _with_bucket(keys: str, options: ReadOptions) -> str:
     return keys
 
 
-def _by_stream(offsets: Offsets, options: ReadOptions) -> Offsets:
-    """The same offsets. A bucket may go by its own name."""
+def _by_stream(offsets: Any, options: ReadOptions) -> Any:
+    """The same offsets, or times. A bucket may go by its own name."""
     bucket = options.kv_bucket
-    if bucket is None or isinstance(offsets, str):
+    if bucket is None or not isinstance(offsets, dict):
         return offsets
     found = {f"KV_{bucket}" if name == bucket else name: sequence for name, sequence in offsets.items()}
     if len(found) < len(offsets):
@@ -234,7 +259,7 @@ def _by_stream(offsets: Offsets, options: ReadOptions) -> Offsets:
     return found
 
 
-def _check_streams(options: ReadOptions, field: attrs.Attribute[Any], offsets: Offsets | None) -> None:
+def _check_streams(options: ReadOptions, field: attrs.Attribute[Any], offsets: Offsets | Times | None) -> None:
     unknown = offsets.keys() - set(options.streams) if isinstance(offsets, dict) else None
     if unknown:
         raise OptionError(f"option {option_of(field).name} names {min(unknown)!r}, which is not read")
@@ -281,7 +306,7 @@ class ReadOptions:
         ``streams``, ``subject``: of a bucket, its stream and the subjects of its keys.
         ``starting_offsets``: the sequences to begin with. None: what suits the kind of read.
         ``ending_offsets``: the sequences to end before.
-        ``starting_timestamp``, ``ending_timestamp``: nanoseconds since the epoch.
+        ``starting_timestamp``, ``ending_timestamp``: nanoseconds since the epoch, of all streams or of each.
         ``max_trigger_delay``: seconds.
         ``parallelism``: how many tasks run side by side.
     """
@@ -314,13 +339,18 @@ class ReadOptions:
         parse=_offsets, form=_SEQUENCES, default=LATEST, complete=_by_stream, check=[_check_streams, _check_end],
         shown="`latest`",
     )  # fmt: skip
-    starting_timestamp: int | None = option(
-        "startingTimestamp", "instead: RFC 3339 with a time zone, or milliseconds since 1970", parse=_timestamp,
-        form=_TIME, excludes={"startingOffsets": ""},
+    starting_timestamp: Times | None = option(
+        "startingTimestamp", "instead: RFC 3339 with a time zone, or milliseconds since 1970, or JSON of one for each "
+        "stream", parse=_times, form=_TIME, complete=_by_stream, check=[_check_streams],
+        excludes={"startingOffsets": ""},
     )  # fmt: skip
-    ending_timestamp: int | None = option(
-        "endingTimestamp", "instead, in the same forms. The end is for `read` only, and exclusive", parse=_timestamp,
-        form=_TIME, excludes={"endingOffsets": ""},
+    starting_timestamp_strategy: Strategy = option(
+        "startingTimestampStrategy", "or `error`: where a stream has no message from that time on", parse=_strategy,
+        default=Strategy.LATEST, form="latest or error", shown="`latest`",
+    )  # fmt: skip
+    ending_timestamp: Times | None = option(
+        "endingTimestamp", "instead, in the same forms. The end is for `read` only, and exclusive", parse=_times,
+        form=_TIME, complete=_by_stream, check=[_check_streams], excludes={"endingOffsets": ""},
     )  # fmt: skip
     max_offsets_per_trigger: int | None = count(
         "maxOffsetsPerTrigger", "sequences in a micro-batch: limits count the messages that match `subject`. "

@@ -37,7 +37,7 @@ from jsproto.ticket import Ticket
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import SplitPlan
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
+from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions, Strategy, Times
 from pyspark_jetstream.schema import MAX_RUNS
 
 FROM_EARLIEST: Final = -2
@@ -117,6 +117,26 @@ def end_of(info: StreamInfo) -> int:
 def first_of(info: StreamInfo) -> int:
     """The sequence of the first message, or of where it would be."""
     return max(info.state.first_seq, 1)
+
+
+def begin_of(js: JetStream, info: StreamInfo, options: ReadOptions, default: str) -> int:
+    """The sequence with which a read of the stream begins. OptionError: none is of the wanted time."""
+    time = _time_of(info, options.starting_timestamp)
+    found = resolve(js, info, options.starting_offsets, time, default)
+    if time is not None and found >= end_of(info) and options.starting_timestamp_strategy is Strategy.ERROR:
+        raise OptionError(
+            f"stream {info.config.name} has no message from {format_timestamp(time)} on, which is startingTimestamp"
+        )
+    return found
+
+
+def end_before(js: JetStream, info: StreamInfo, options: ReadOptions) -> int:
+    """The sequence before which a read of the stream ends."""
+    return resolve(js, info, options.ending_offsets, _time_of(info, options.ending_timestamp), LATEST)
+
+
+def _time_of(info: StreamInfo, times: Times | None) -> int | None:
+    return times.get(info.config.name) if isinstance(times, dict) else times
 
 
 def resolve(js: JetStream, info: StreamInfo, offsets: Offsets | None, time: int | None, default: str) -> int:

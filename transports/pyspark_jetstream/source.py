@@ -47,6 +47,8 @@ from pyspark_jetstream.origins import attempt_number, task_number
 from pyspark_jetstream.planning import (
     Range,
     begin_at,
+    begin_of,
+    end_before,
     end_of,
     end_position,
     first_of,
@@ -55,7 +57,6 @@ from pyspark_jetstream.planning import (
     look_up_all,
     next_at_leader,
     position_at,
-    resolve,
     split,
     takes_all,
 )
@@ -214,9 +215,9 @@ class JetStreamReader(Reads, DataSourceReader):
         options = self.options
         planned = []
         for stream, info in look_up_all(js, options.streams).items():
-            wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, EARLIEST)
+            wanted = begin_of(js, info, options, EARLIEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
-            hi = min(resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST), end_of(info))
+            hi = min(end_before(js, info, options), end_of(info))
             lo, hi = self.bounded(js, info, begin.seq + 1, hi)
             if lo < hi:
                 planned.append(Planned(info, Range(lo, hi, position_at(js, info, hi - 1)), lo))
@@ -283,7 +284,7 @@ class JetStreamStreamReader(StreamReads):
         options = self.options
         positions = {}
         for stream, info in look_up_all(js, options.streams).items():
-            wanted = resolve(js, info, options.starting_offsets, options.starting_timestamp, LATEST)
+            wanted = begin_of(js, info, options, LATEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             positions[stream] = position_at(js, info, begin.seq)
         return positions
