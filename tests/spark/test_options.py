@@ -197,6 +197,8 @@ def test_secrets_are_not_shown() -> None:
         ({"kvBucket": "K"}, "options stream and kvBucket exclude each other"),
         ({"kvBucket": "K", "stream": "", "subject": "a"}, "options subject and kvBucket exclude each other"),
         ({"kvKeys": "a"}, "option kvKeys needs kvBucket"),
+        ({"streamPattern": "a"}, "options stream and streamPattern exclude each other"),
+        ({"streamPattern": "a(", "stream": ""}, "option streamPattern cannot be 'a(': a regular expression"),
         ({"kvBucket": "A,B", "stream": ""}, "option kvBucket cannot be 'A,B': a bucket's name has"),
         ({"kvBucket": "K", "stream": "", "kvKeys": "a,b"}, "option kvKeys cannot be 'a,b': one key, or one pattern"),
         ({"kvBucket": "K", "stream": "", "kvKeys": "a..b"}, "option kvKeys cannot be 'a..b': a subject must not"),

@@ -15,8 +15,8 @@ from jsproto.grammar.position import StreamPosition
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import JetStreamDataSource, _for_session
 from pyspark_jetstream import source as reading
-from pyspark_jetstream.offsets import SplitPlan
-from pyspark_jetstream.planning import Range, grouped, split
+from pyspark_jetstream.offsets import SplitPlan, decode_offset
+from pyspark_jetstream.planning import DataLossError, Range, grouped, split
 from tests.marks import promise
 from tests.spark.conftest import Made, fill
 from tests.spark.test_tasks import COLUMNS, read
@@ -132,3 +132,43 @@ def test_tasks_for_the_cores_of_a_session(source: Any) -> None:
             raise PySparkException("no")
 
     assert _for_session(Remote()) is JetStreamDataSource  # type: ignore[arg-type]
+
+
+@promise("A query looks for new ones while it runs")
+def test_streams_are_found_while_a_query_runs(js: JetStream, stream: Made, source: Any) -> None:
+    """A new one is read from its first message on. One that is gone is a loss."""
+    first = stream(5)
+    pattern = first.removesuffix("0") + "[0-9]"
+    options = {"streamPattern": pattern, "startingOffsets": "earliest", "minPartitions": 1}
+    reader = source("", **options).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    assert read(reader, reader.partitions(start, end)) == [1, 2, 3, 4, 5]
+    other = stream(3)
+    js.create_stream(f"{first}x", subjects=["unmatched"], allow_direct=True)
+    try:
+        following = reader.latestOffset(end, None)
+        assert decode_offset(following).keys() == {first, other}
+    finally:
+        js.delete_stream(f"{first}x")
+    assert read(reader, reader.partitions(end, following)) == [1, 2, 3]
+    assert read(reader, reader.partitions(end, following)) == [1, 2, 3]
+    batch = source("", streamPattern=pattern).reader(COLUMNS)
+    assert sorted(read(batch, batch.partitions())) == [1, 1, 2, 2, 3, 3, 4, 5]
+    config = js.stream_info(other).config
+    js.delete_stream(other)
+    with pytest.raises(DataLossError, match=f"stream {other} is gone, or does not match streamPattern any more; set"):
+        reader.latestOffset(following, None)
+    lenient = source("", failOnDataLoss=False, **options).streamReader(COLUMNS)
+    fill(js, first, 6, 6)
+    with pytest.warns(UserWarning, match=f"stream {other} is gone"):
+        last = lenient.latestOffset(following, None)
+    assert read(lenient, lenient.partitions(following, last)) == [6]
+    js.create_stream(config.name, subjects=config.subjects, allow_direct=True)
+    nothing = source("", streamPattern="none").reader(COLUMNS)
+    assert read(nothing, nothing.partitions()) == []
+    idle = source("", streamPattern="none").streamReader(COLUMNS)
+    none = idle.initialOffset()
+    assert idle.latestOffset(none, None) == none
+    for each in (reader, lenient, idle):
+        each.stop()

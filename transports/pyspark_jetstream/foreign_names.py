@@ -28,7 +28,7 @@ ANSWERS: Final = {
     # Kafka's
     "kafka.bootstrap.servers": "give option servers",
     "subscribe": f"{_STREAM}, several with commas between them",
-    "subscribepattern": f"{_STREAM}, several with commas between them",
+    "subscribepattern": "give option streamPattern",
     "assign": f"{_STREAM}. It has no partitions",
     "startingoffsetsbytimestamp": f"{_TIME}, which takes JSON too",
     "endingoffsetsbytimestamp": "give option endingTimestamp",
@@ -54,7 +54,7 @@ ANSWERS: Final = {
     # Pulsar's, Kinesis' and of other connectors
     "service.url": "give option servers",
     "topics": f"{_STREAM}, several with commas between them",
-    "topicspattern": f"{_STREAM}, several with commas between them",
+    "topicspattern": "give option streamPattern",
     "streamname": "give option stream",
     "startingposition": _START,
     "startoffset": _START,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -84,6 +85,14 @@ def _one_name(text: str) -> str:
     if len(names) > 1:
         raise OptionError(f"a sink writes to one stream, not to {text!r}")
     return names[0]
+
+
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error:
+        raise ValueError from None
+    return text
 
 
 def _subject(text: str) -> str:
@@ -234,8 +243,10 @@ class ConnectionOptions:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _stream_of_bucket(options: ReadOptions) -> tuple[str, ...] | None:
-    return None if options.kv_bucket is None else (stream_of(options.kv_bucket),)
+def _streams_without_names(options: ReadOptions) -> tuple[str, ...] | None:
+    if options.kv_bucket is not None:
+        return (stream_of(options.kv_bucket),)
+    return None if options.stream_pattern is None else ()
 
 
 def _subject_of_keys(options: ReadOptions) -> str | None:
@@ -260,7 +271,7 @@ def _by_stream(offsets: Any, options: ReadOptions) -> Any:
 
 
 def _check_streams(options: ReadOptions, field: attrs.Attribute[Any], offsets: Offsets | Times | None) -> None:
-    unknown = offsets.keys() - set(options.streams) if isinstance(offsets, dict) else None
+    unknown = offsets.keys() - set(options.streams) if isinstance(offsets, dict) and options.streams else None
     if unknown:
         raise OptionError(f"option {option_of(field).name} names {min(unknown)!r}, which is not read")
 
@@ -276,6 +287,7 @@ def _check_sourcing(options: ReadOptions, field: attrs.Attribute[Any], mode: Rea
         return
     unfit = {
         "kvBucket": options.kv_bucket,
+        "streamPattern": options.stream_pattern,
         "startingOffsets": options.starting_offsets,
         "startingTimestamp": options.starting_timestamp,
         "maxBytesPerTrigger": options.max_bytes_per_trigger,
@@ -303,7 +315,8 @@ class ReadOptions:
     """What to read.
 
     Attributes, as in the README of this package, but for:
-        ``streams``, ``subject``: of a bucket, its stream and the subjects of its keys.
+        ``streams``, ``subject``: of a bucket, its stream and the subjects of its keys. With ``stream_pattern`` no
+            streams are named: they are looked for.
         ``starting_offsets``: the sequences to begin with. None: what suits the kind of read.
         ``ending_offsets``: the sequences to end before.
         ``starting_timestamp``, ``ending_timestamp``: nanoseconds since the epoch, of all streams or of each.
@@ -321,9 +334,13 @@ class ReadOptions:
         "kvKeys", "the keys of the bucket: one key or pattern", parse=_keys, complete=_with_bucket,
         form="one key, or one pattern of keys such as orders.*.total",
     )  # fmt: skip
+    stream_pattern: str | None = option(
+        "streamPattern", "instead: a regular expression for whole names of streams. A query looks for new ones while "
+        "it runs", parse=_expression, form="a regular expression", excludes={"stream": "", "kvBucket": ""},
+    )  # fmt: skip
     streams: tuple[str, ...] = option(
         "stream", 'streams, separated by commas, or `load("S")`', parse=_names, aliases=(PATH,),
-        otherwise=_stream_of_bucket, required='such as .option("stream", "EVENTS") or .load("EVENTS")',
+        otherwise=_streams_without_names, required='such as .option("stream", "EVENTS") or .load("EVENTS")',
     )  # fmt: skip
     subject: str | None = option(
         "subject", "only what matches this one subject or pattern", parse=_filter, shown="all",

@@ -17,6 +17,7 @@ Not here: the rule (``rules.position``), reading a range (``ranges``).
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -86,6 +87,14 @@ class Range:
 def look_up(js: JetStream, stream: str) -> StreamInfo:
     """The stream, which must answer Direct Gets. OptionError with one line when it does not."""
     return look_up_all(js, [stream])[stream]
+
+
+def wanted_streams(js: JetStream, options: ReadOptions) -> dict[str, StreamInfo]:
+    """The streams that are read: those that the options name, or those that match a pattern now."""
+    names: Sequence[str] = options.streams
+    if options.stream_pattern is not None:
+        names = [name for name in js.stream_names() if re.fullmatch(options.stream_pattern, name)]
+    return look_up_all(js, names)
 
 
 def look_up_all(js: JetStream, streams: Sequence[str]) -> dict[str, StreamInfo]:

@@ -57,8 +57,10 @@ from pyspark_jetstream.planning import (
     look_up_all,
     next_at_leader,
     position_at,
+    report_loss,
     split,
     takes_all,
+    wanted_streams,
 )
 from pyspark_jetstream.ranges import check_count, matching, read_range, without_markers
 from pyspark_jetstream.schema import check_columns, check_read_schema
@@ -208,13 +210,13 @@ class JetStreamReader(Reads, DataSourceReader):
         """The tasks. OptionError, DataLossError in the driver."""
         with ReconnectingClient(self.options.connection) as client:
             found = client.request(self._planned)
-        nothing = Range(1, 1, StreamPosition(self.options.streams[0], 0))
+        nothing = Range(1, 1, StreamPosition("", 0))
         return found or [RangePartition(nothing)]  # Spark runs one task at least
 
     def _planned(self, js: JetStream) -> Sequence[InputPartition]:
         options = self.options
         planned = []
-        for stream, info in look_up_all(js, options.streams).items():
+        for stream, info in wanted_streams(js, options).items():
             wanted = begin_of(js, info, options, EARLIEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             hi = min(end_before(js, info, options), end_of(info))
@@ -283,7 +285,7 @@ class JetStreamStreamReader(StreamReads):
     def _begins(self, js: JetStream) -> dict[str, StreamPosition]:
         options = self.options
         positions = {}
-        for stream, info in look_up_all(js, options.streams).items():
+        for stream, info in wanted_streams(js, options).items():
             wanted = begin_of(js, info, options, LATEST)
             begin, info = begin_at(js, info, StreamPosition(stream, wanted - 1), options)
             positions[stream] = position_at(js, info, begin.seq)
@@ -310,7 +312,7 @@ class JetStreamStreamReader(StreamReads):
         if begin is None:  # before 4.2, of the first micro-batch
             return self._encoded(self._ends(), decode_offset(self.initialOffset()))
         since = decode_offset(begin)
-        check_streams(since, self.options.streams)
+        self._check_streams(since)
         if self._until is None and self._is_too_early(since, self._ends()):
             return begin
         limits = self._limits(start is None, limit)
@@ -346,7 +348,8 @@ class JetStreamStreamReader(StreamReads):
                 begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
                 if self._until is not None and not is_at(begins[name], since[name]):
                     self._until[name] = end_position(self._infos[name])
-        latest = self._until or self._ends()
+        latest = self._ends() if self._until is None else self._until
+        latest = {name: place for name, place in latest.items() if name in begins}
         works = {name: self._work(js, self._infos[name], begins[name], place) for name, place in latest.items()}
         shares = share({name: work.matches for name, work in works.items()}, limits.messages(works.values()))
         ends = {}
@@ -377,6 +380,13 @@ class JetStreamStreamReader(StreamReads):
             return Work(span, span, mean_size(info) * span)  # of a replica that lags
         return Work(span, max(count, 0), info.state.bytes / max(info.state.messages, 1) * count, ahead)
 
+    def _check_streams(self, since: Mapping[str, StreamPosition]) -> None:
+        """OptionError, DataLossError when the checkpoint has streams that are not read, or not there any more."""
+        if self.options.stream_pattern is None:
+            check_streams(since, self.options.streams)
+        elif gone := sorted(since.keys() - self._infos.keys()):
+            report_loss(self.options, f"stream {gone[0]} is gone, or does not match streamPattern any more")
+
     def _ends(self) -> dict[str, StreamPosition]:
         return {name: end_position(info) for name, info in self._infos.items()}
 
@@ -397,7 +407,8 @@ class JetStreamStreamReader(StreamReads):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. OptionError, DataLossError in the driver."""
         since, until = decode_begins(start, end), decode_offset(end)
-        check_streams(until, self.options.streams)
+        if self.options.stream_pattern is None:
+            check_streams(until, self.options.streams)
         self._begun = end
         if since == until:  # a query that begins again, before 4.2
             return []
@@ -428,7 +439,7 @@ class JetStreamStreamReader(StreamReads):
 
     def _refresh_infos(self) -> None:
         """Ask for the state of the streams, of all at once."""
-        self._infos = self._client.request(lambda js: look_up_all(js, self.options.streams))
+        self._infos = self._client.request(lambda js: wanted_streams(js, self.options))
         self._seen_at = monotonic()
 
     def _is_too_early(self, since: Mapping[str, StreamPosition], latest: Mapping[str, StreamPosition]) -> bool:
