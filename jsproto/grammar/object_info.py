@@ -6,6 +6,7 @@ Rules:
   description of the object ``N`` is the last message of ``$O.B.M.<N>``, with the name in padded base64url.
 * The reader takes what any client writes. A field that is missing, empty or of a wrong type has its default. Unknown
   fields are kept, and written back.
+* The name of an object is that of its subject, by which it is found.
 * The time of an object is that of its message. Go's clients write none into the JSON, and others read that one alone.
 * The writer leaves out what is empty: Go's clients fail on an empty ``mtime``.
 * Names are checked where callers give them: text that is not empty and can be UTF-8.
@@ -75,12 +76,11 @@ class ObjectSpace:
             raise LocalProtocolError(f"the name of an object is Unicode, not {name!r:.200}") from None
 
     def name(self, subject: str) -> str:
-        """The object that a description is of. Of a subject that no name has: its token."""
-        token = subject.removeprefix(f"{self._prefix}M.")
+        """The object that a description is of. Empty: no name has this subject."""
         try:
-            return urlsafe_b64decode(token).decode() or token
+            return urlsafe_b64decode(subject.removeprefix(f"{self._prefix}M.")).decode()
         except ValueError:  # no base64, or no UTF-8
-            return token
+            return ""
 
 
 def stream_of(bucket: str) -> str:
@@ -172,7 +172,7 @@ def read_info(space: ObjectSpace, subject: str, data: bytes, seq: int, timestamp
     if extra_options:
         extra["options"] = extra_options
     return ObjectInfo(
-        space.bucket, _text(body, "name") or space.name(subject), _text(body, "description"),
+        space.bucket, space.name(subject) or _text(body, "name"), _text(body, "description"),
         {name: _texts(values) for name, values in _object(body, "headers").items()},
         {name: value for name, value in _object(body, "metadata").items() if isinstance(value, str)},
         _count(body, "size"), _count(body, "chunks"), _text(body, "nuid"), _text(body, "digest"),

@@ -44,7 +44,7 @@ def test_subjects() -> None:
     assert SPACE.nuid("$O.B.C.N") == "N"
     assert SPACE.meta("ä b") == "$O.B.M.w6QgYg=="
     assert SPACE.name("$O.B.M.w6QgYg==") == "ä b"
-    assert [SPACE.name(f"$O.B.M.{token}") for token in ("x", "_w==", "==")] == ["x", "_w==", "=="]
+    assert [SPACE.name(f"$O.B.M.{token}") for token in ("x", "_w==", "==")] == ["", "", ""]
     assert (stream_of("B"), bucket_of("OBJ_B")) == ("OBJ_B", "B")
     assert [bucket_of(name) for name in ("KV_B", "OBJ_", "OBJ_a.b")] == [None, None, None]
 
@@ -83,6 +83,12 @@ def test_what_is_missing_or_of_a_wrong_type() -> None:
     assert read({"digest": ""}).sha256() is None
     with pytest.raises(RemoteProtocolError):
         read([])
+
+
+def test_whose_description_it_is() -> None:
+    assert read({"name": "another"}).name == "ä"
+    assert read_info(SPACE, "$O.B.M.x", b'{"name":"y"}', 1, 1).name == "y"
+    assert read_info(SPACE, "$O.B.M.x", b"{}", 1, 1).name == ""
 
 
 def test_links() -> None:

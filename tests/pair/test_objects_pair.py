@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamNameExistError
 from jsproto.client.connection.connect_options import connect_options
+from jsproto.client.objects import get
 from jsproto.client.objects.put import PutPhase
+from jsproto.client.objects.watching import ObjectWatch
 from jsproto.errors import (
     BucketNotFoundError,
     DigestMismatchError,
     Error,
     LocalProtocolError,
+    NoRespondersError,
     ObjectChangedError,
     ObjectChunksLeftError,
     ObjectDamagedError,
@@ -29,6 +33,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.object_info import ObjectLink
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
+from jsproto.ticket import Ticket
 from tests.pair.objects import LossyPair, Side
 
 DATA = bytes(range(250)) * 4  # 1000 bytes
@@ -388,6 +393,65 @@ def test_a_description_that_is_no_json() -> None:
     assert side.subjects()["orphan"] == 1
 
 
+@pytest.mark.parametrize("step", range(24))
+def test_an_object_that_is_replaced_while_a_part_is_sought(step: int) -> None:
+    pair = Pair(network=Network(conditions=NetworkConditions(latency=0.01)))
+    side = Side(pair)
+    one, two = side.begin("x", chunk_size=100), side.begin("y", chunk_size=1)
+    for at in range(10):  # interleaved, so that some chunks are looked at
+        side.feed(one, DATA[100 * at : 100 * at + 100])
+        side.feed(two, bytes(1 + at % 3))
+        pair.advance(0.05)
+    for put in (one, two):
+        pair.run_until(put.finish(pair.now))
+    ticket = side.store.open("x", start=350, now=pair.now)
+    for _ in range(step):
+        pair.step()
+    side.put("x", DATA[::-1], chunk_size=50)
+    try:
+        found = side.take(pair.run_until(ticket))
+    except ObjectChangedError:
+        found = side.get("x", start=350)
+    assert found in (DATA[350:], DATA[::-1][350:])
+
+
+@pytest.mark.parametrize("step", range(16))
+def test_chunks_that_go_while_a_part_is_sought(step: int) -> None:
+    pair = Pair(network=Network(conditions=NetworkConditions(latency=0.01)))
+    side = Side(pair)
+    one = side.begin("x", chunk_size=100)
+    for at in range(10):
+        side.feed(one, DATA[100 * at : 100 * at + 100])
+        pair.advance(0.05)
+        for _ in range(at):
+            side.raw("$O.B.C.other")
+    info = pair.run_until(one.finish(pair.now))
+    ticket = side.store.open("x", start=350, now=pair.now)
+    for _ in range(step):
+        pair.step()
+    side.ask("purge_stream", "OBJ_B", subject=side.store.space.chunks(info.nuid))
+    with suppress(ObjectDamagedError):
+        assert side.take(pair.run_until(ticket)) == DATA[350:]
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+@pytest.mark.parametrize("probes", [0, 1, 2, 8])
+def test_a_part_that_is_hard_to_find_is_read_from_before(
+    probes: int, is_early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(get, "PROBES", probes)
+    side = Side(batched=False)
+    one = side.begin("x", chunk_size=100)
+    for at in range(10):
+        side.feed(one, DATA[100 * at : 100 * at + 100])
+        side.pair.exchange()
+        for _ in range((9 - at) ** 2 if is_early else at**2):
+            side.raw("$O.B.C.other")
+    side.pair.run_until(one.finish(side.pair.now))
+    for start in range(0, 1000, 75):
+        assert side.get("x", start=start, end=start + 100) == DATA[start : start + 100]
+
+
 # -- descriptions ------------------------------------------------------------------------------------------------------
 
 
@@ -507,3 +571,135 @@ def test_markers_that_some_clients_cannot_read_are_written_anew() -> None:
     side.raw(meta, json.dumps(body).encode())
     side.put("x", DATA)
     assert side.get("x") == DATA
+
+
+# -- others at the same time -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", range(0, 16, 2))
+@pytest.mark.parametrize("verb", ["delete", "update_meta", "gc", "put", "link"])
+def test_a_put_while_another_verb_is_at_work(verb: str, step: int) -> None:
+    """Whoever is first: the bucket has whole objects, and nothing besides."""
+    pair = Pair(network=Network(step, NetworkConditions(latency=0.01, jitter=0.01)))
+    side = Side(pair)
+    if verb == "gc":
+        body = {"name": "x", "nuid": "N", "mtime": "", "deleted": True}
+        side.raw(side.store.space.meta("x"), json.dumps(body).encode())
+        ticket: Ticket[Any] = side.store.gc(older_than=0, now=pair.now)
+    else:
+        side.put("x", b"old")
+        side.put("y", b"1")
+        arguments = ("x", "y") if verb == "link" else ("x",)
+        if verb == "put":
+            other = side.begin("x")
+            side.feed(other, b"another")
+            ticket = other.finish(pair.now)
+        else:
+            ticket = getattr(side.store, verb)(*arguments, now=pair.now)
+    for _ in range(step):
+        pair.step()
+    side.put("x", b"new")
+    with suppress(ObjectChangedError, ObjectNotFoundError):
+        pair.run_until(ticket)
+    found = {info.name: info for info in side.do("list")}
+    assert side.subjects() == {info.nuid: 1 for info in found.values()}
+    assert side.do("gc", older_than=0) == 0
+    if "x" in found:
+        assert side.get("x") in (b"new", b"another")
+
+
+@pytest.mark.parametrize("step", range(16))
+def test_garbage_that_goes_meanwhile(step: int) -> None:
+    """By another collection, and with a marker that is written anew by a put."""
+    pair = Pair(network=Network(conditions=NetworkConditions(latency=0.01)))
+    side = Side(pair)
+    body = {"name": "x", "nuid": "N", "mtime": "", "deleted": True}
+    side.raw(side.store.space.meta("x"), json.dumps(body).encode())
+    side.raw("$O.B.C.orphan")
+    side.raw("$O.B.C.orphan")
+    ticket = side.store.gc(older_than=0, now=pair.now)
+    for _ in range(step):
+        pair.step()
+    purged = pair.js.purge_stream("OBJ_B", subject="$O.B.C.orphan", now=pair.now)
+    side.put("x", DATA, chunk_size=1000)
+    assert pair.run_until(ticket) + pair.run_until(purged) == 2
+    assert side.get("x") == DATA
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+def take(side: Side, watch: ObjectWatch, count: int) -> list[Any]:
+    """So many things of a watcher: the object with its size or its end, or None."""
+    taken: list[Any] = []
+    while len(taken) < count:
+        side.pair.run_until(watch.readable())
+        infos = watch.pop_many(1, side.pair.now)
+        taken += [info and (info.name, "deleted" if info.deleted else info.size) for info in infos]
+    return taken
+
+
+def test_a_watcher_of_an_empty_bucket() -> None:
+    side = Side()
+    watch = side.do("watch")
+    assert take(side, watch, 1) == [None]
+    side.put("x", b"1")
+    assert take(side, watch, 1) == [("x", 1)]
+    assert (watch.pending_msgs, watch.error) == (0, None)
+    watch.abandon(side.pair.now)
+    assert watch.error is not None
+
+
+def test_a_watcher_sees_the_present_and_then_what_changes() -> None:
+    side = Side()
+    side.put("a", b"1")
+    side.put("b", b"22")
+    side.do("delete", "a")
+    watch = side.do("watch")
+    assert take(side, watch, 3) == [("b", 2), ("a", "deleted"), None]
+    side.pair.lose_link()
+    side.put("c", b"333")
+    assert take(side, watch, 1) == [("c", 3)]
+    values = side.do("watch", ignore_deletes=True)
+    assert take(side, values, 3) == [("b", 2), ("c", 3), None]
+    new = side.do("watch", updates_only=True)
+    side.do("delete", "b")
+    assert take(side, new, 1) == [("b", "deleted")]
+
+
+def test_the_end_of_what_is_present() -> None:
+    """A description that cannot be read, and chunks behind the last one, are no obstacle."""
+    side = Side()
+    side.raw(side.store.space.meta("x"), b"[")
+    assert take(side, side.do("watch"), 1) == [None]
+    side.put("y", b"1")
+    side.raw("$O.B.C.orphan")
+    watch = side.do("watch")
+    assert take(side, watch, 2) == [("y", 1), None]
+    side.ask("delete_object_store", "B")
+    with pytest.raises(BucketNotFoundError):
+        side.do("watch")
+
+
+def test_an_update_during_the_present_ones() -> None:
+    side = Side()
+    side.put("x", b"1")
+    side.put("y", b"1")
+    watch = side.do("watch")
+    side.put("x", b"22")
+    side.put("z", b"333")
+    assert take(side, watch, 4) in ([("y", 1), None, ("x", 2), ("z", 3)], [("x", 1), ("y", 1), None, ("x", 2)])
+
+
+# -- other servers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_without_direct_get() -> None:
+    side = Side()
+    side.put("x", DATA)
+    side.ask("change_stream", "OBJ_B", {"allow_direct": False})
+    assert side.do("info", "x").size == 1000
+    with pytest.raises(NoRespondersError):
+        side.do("list")
+    with pytest.raises(NoRespondersError):
+        side.get("x")

@@ -17,7 +17,12 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from jsproto.api_errors import StreamNotFoundError, StreamSealedError, StreamWrongLastSequenceError
+from jsproto.api_errors import (
+    StreamDuplicateMessageConflictError,
+    StreamNotFoundError,
+    StreamSealedError,
+    StreamWrongLastSequenceError,
+)
 from jsproto.backoff import Backoff
 from jsproto.client.connection.pause import Pause
 from jsproto.errors import (
@@ -28,6 +33,7 @@ from jsproto.errors import (
     ObjectDamagedError,
     ObjectNotFoundError,
     ObjectStoreSealedError,
+    OutboundBufferLimitError,
     RemoteProtocolError,
 )
 from jsproto.grammar.object_info import ObjectInfo, ObjectSpace, info_json, read_info
@@ -82,6 +88,14 @@ def named(bucket: str, error: Error) -> Error:
     return error
 
 
+def is_passing(error: Error) -> bool:
+    """Whether the same may be tried again after a pause: also where there was no room, or an id is in process."""
+    cause = error.__cause__ if isinstance(error, BatchMessageError) else error
+    if isinstance(cause, OutboundBufferLimitError | StreamDuplicateMessageConflictError):
+        return True
+    return isinstance(cause, Error) and passes(cause)
+
+
 def of_store(bucket: str, asked: Ticket[T]) -> Script[T]:
     """The answer to a question about a bucket. A stream that is missing, or sealed, is a bucket that is."""
     try:
@@ -114,7 +128,7 @@ def describe(space: ObjectSpace, message: StoredMsg) -> Described:
     try:
         info = read_info(space, message.subject, message.data, message.seq, message.timestamp)
     except RemoteProtocolError as error:
-        name = space.name(message.subject)
+        name = space.name(message.subject) or message.subject
         raise ObjectDamagedError(space.bucket, name, f"its description is no JSON: {error}") from error
     return Described(info, message.data)
 
@@ -139,7 +153,7 @@ def store(
     ``mtime``: nanoseconds since the epoch. ``patience``: seconds for which failures that pass are tried again.
 
     Raises:
-        Error: that of ``judge``, or why it could not be stored. One that ``passes`` says that it may be stored.
+        Error: that of ``judge``, or why it could not be stored. One that is passing says that it may be stored.
     """
     js, space, timeout = place
     body, subject = info_json(info, mtime), space.meta(info.name)
@@ -164,7 +178,7 @@ def store(
                     continue
                 conflict: Error = error  # another one is on its way through the cluster
         except Error as error:
-            if not passes(error):
+            if not is_passing(error):
                 raise named(space.bucket, error) from error.__cause__
             conflict = error
         pause = backoff.failed(place.now)
@@ -180,7 +194,7 @@ def keep_asking(place: Place, ask: Callable[[], Script[T]], patience: float) -> 
         try:
             return (yield from ask())
         except Error as error:
-            pause = backoff.failed(place.now) if passes(error) else None
+            pause = backoff.failed(place.now) if is_passing(error) else None
             if pause is None:
                 raise
         yield Pause(place.js.session, place.now + pause).over

@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from jsproto.client.read.direct import DirectBatch
     from jsproto.grammar.stored import StoredMsg
 
-PAGE: Final = 4 * 1024 * 1024
+PAGE: Final = 8 * 1024 * 1024
 """Bytes of a page. About two are buffered."""
+SMALL_PAGE: Final = 3 * 1024 * 1024
+"""The same for chunks that are too large for the anchor of a page (``client.read.feed``)."""
+_LARGE: Final = 200 * 1024  # bytes
 PROBES: Final = 8  # chunks that are looked at to find the one where a part begins
 _COUNTS_RIGHT_SINCE: Final = "2.12"  # servers before count one message too many behind a message of a batch
 _MSG_ID: Final = re.compile(rb"\r\nNats-Msg-Id: *([^\r\n.]+)\.([0-9]{1,18})\r\n")
@@ -225,8 +228,9 @@ def open_get(place: Place, info: ObjectInfo, start: int, end: int | None) -> Scr
     index = span.start // info.max_chunk_size
     if index:
         seq, at = yield from _find(place, info, index)
+    page = PAGE if info.max_chunk_size < _LARGE else SMALL_PAGE
     batch = js.get_batch(
-        space.stream, subject=space.chunks(info.nuid), seq=seq, max_bytes=PAGE, now=place.now, timeout=timeout
+        space.stream, subject=space.chunks(info.nuid), seq=seq, max_bytes=page, now=place.now, timeout=timeout
     )
     return Get(place, info, span, batch, at)
 

@@ -26,7 +26,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Final, TypeVar, Unpack
 
-from jsproto.api_errors import StreamDuplicateMessageConflictError
 from jsproto.backoff import Backoff
 from jsproto.client.connection.pause import Pause
 from jsproto.client.objects.describing import (
@@ -35,6 +34,7 @@ from jsproto.client.objects.describing import (
     Place,
     Script,
     count_chunks,
+    is_passing,
     keep_asking,
     named,
     present,
@@ -45,7 +45,6 @@ from jsproto.client.objects.object_options import PutOptions
 from jsproto.client.objects.sending import AcknowledgedSender, FastSender, Sender
 from jsproto.enums import IdentityEnum
 from jsproto.errors import (
-    BatchMessageError,
     Error,
     LocalProtocolError,
     ObjectChangedError,
@@ -58,7 +57,6 @@ from jsproto.grammar.object_info import ObjectInfo, digest_text
 from jsproto.grammar.object_store_config import BATCHED_SINCE, ObjectStoreConfig
 from jsproto.grammar.options import checked
 from jsproto.grammar.times import seconds
-from jsproto.rules.passing import passes
 from jsproto.ticket import Live, Readable, Ticket
 
 T = TypeVar("T")
@@ -234,7 +232,7 @@ class Put(Live):
                 if self._sender is not None:
                     self._sender.abandon(self._place.now)
                     self._sender = None
-                if not _passes(error):
+                if not is_passing(error):
                     raise
                 if self._stored > before:
                     backoff.reset()
@@ -262,8 +260,6 @@ class Put(Live):
         self._sender = sender
         first = sent = self._stored
         while True:
-            if session.congested:
-                yield session.sendable()
             yield sender.ready()
             self._forget(first + sender.stored)
             at = sent - self._stored
@@ -273,6 +269,8 @@ class Put(Live):
                 chunk = yield from self._ask()
             if chunk is None:
                 break
+            while session.congested:  # others have written meanwhile
+                yield session.sendable()
             sender.send(chunk, f"{self.nuid}.{sent}", session.now)
             sent += 1
             self._sent = max(self._sent, sent)
@@ -336,7 +334,7 @@ class Put(Live):
 
     def _failed(self, error: Error) -> Script[Error]:
         """What the put fails with, after its chunks are removed if they can be."""
-        is_unknown = self.phase is PutPhase.PUBLISHING and passes(error)
+        is_unknown = self.phase is PutPhase.PUBLISHING and is_passing(error)
         self.phase = PutPhase.ABANDONED
         if is_unknown:
             return self._left(None, f"its description may be stored ({error})")
@@ -384,9 +382,3 @@ def _settled(sender: Sender, now: float) -> Script[None]:
     except Error:
         pass  # the purge is for whatever was stored
     sender.abandon(now)
-
-
-def _passes(error: Error) -> bool:
-    """Whether sending may go on after a pause."""
-    cause = error.__cause__ if isinstance(error, BatchMessageError) else error
-    return isinstance(cause, StreamDuplicateMessageConflictError) or (isinstance(cause, Error) and passes(cause))

@@ -347,9 +347,8 @@ class ObjectStore(ObjectStoreBase):
         while True:
             starts -= 1
             sink.begin()
-            reader = await self.open(name, level=level, timeout=timeout, **options)
             try:
-                async with reader:
+                async with await self.open(name, level=level, timeout=timeout, **options) as reader:
                     async for piece in reader:
                         sink.write(piece)
                         if progress is not None:
@@ -358,6 +357,7 @@ class ObjectStore(ObjectStoreBase):
             except ObjectChangedError:
                 if not starts:
                     raise
+                level = "leader"  # another replica may be behind
 
     # -- descriptions --------------------------------------------------------------------------------------------------
 

@@ -340,9 +340,8 @@ class ObjectStore(ObjectStoreBase):
         while True:
             starts -= 1
             sink.begin()
-            reader = self.open(name, level=level, timeout=timeout, **options)
             try:
-                with reader:
+                with self.open(name, level=level, timeout=timeout, **options) as reader:
                     for piece in reader:
                         sink.write(piece)
                         if progress is not None:
@@ -351,6 +350,7 @@ class ObjectStore(ObjectStoreBase):
             except ObjectChangedError:
                 if not starts:
                     raise
+                level = "leader"  # another replica may be behind
 
     # -- descriptions --------------------------------------------------------------------------------------------------
 
