@@ -436,7 +436,7 @@ def _check_job(options: WriteOptions, field: attrs.Attribute[Any], version: int 
 
 _OF_STREAMS: Final = (
     "stream", "delivery", "subject", "markerSubject", "msgIdPrefix", "txnAppId", "txnVersion", "flow",
-    "maxOutstandingAcks",
+    "maxOutstandingAcks", "deadLetterSubject",
 )  # fmt: skip
 """Options of a write that a bucket has no use for."""
 
@@ -470,6 +470,10 @@ class WriteOptions:
     marker_subject: str | None = option(
         "markerSubject", "`atomic`: markers go to `markerSubject.$spark.QUERY.*`",
         parse=_subject, form=_A_SUBJECT,
+    )  # fmt: skip
+    dead_letter_subject: str | None = option(
+        "deadLetterSubject", "dead letters: rows that fail the task otherwise, see above", parse=_subject,
+        form=_A_SUBJECT,
     )  # fmt: skip
     msg_id_prefix: str | None = option(
         "msgIdPrefix", "`fastDedup`: what message ids begin with", shown="id of the query or job",

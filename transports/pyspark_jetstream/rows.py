@@ -3,7 +3,7 @@
 Rules:
 * A chunk is several of Spark's Arrow batches, because each chunk costs a batch in the stream. What all its rows have in
   common is checked once.
-* A row that cannot be stored fails the task with its number, counted from 0 in its partition.
+* A row that cannot be stored fails the task with its number, counted from 0 in its partition, or becomes a dead letter.
 * It fails before anything of its chunk is sent, unless its headers make it too large.
 
 Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
@@ -23,6 +23,7 @@ from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.publish_headers import MSG_ID, TTL, PublishOptions, publish_headers
 from jsproto.grammar.subjects import check_subject, matches
+from pyspark_jetstream.buried import Grave
 from pyspark_jetstream.messages import Chunk, RowMessages
 from pyspark_jetstream.origins import segments_of
 from pyspark_jetstream.schema import ORIGIN, Target
@@ -58,20 +59,38 @@ def chunks_of(
     target: Target,
     partition: int,
     attempt: int | None = None,
+    grave: Grave | None = None,
 ) -> Iterator[RowMessages]:
     """The rows, chunk by chunk: (subject, payload), with headers where there are any. RowError.
 
-    ``attempt``: the number of the task that writes them. None: it is not known.
+    ``attempt``: the number of the task that writes them. None: it is not known. ``grave``: takes rows that cannot be
+    stored. None: they fail the task.
     """
     before = 0
     taken = _Taken(target)
-    for chunk in together(batches):
-        try:
-            rows = _rows(chunk, names, subject, taken, attempt)
-        except _Refused as refused:
-            raise RowError(f"row {before + refused.at} of partition {partition} {refused.why}") from None
-        yield rows
-        before += chunk.num_rows
+    for whole in together(batches):
+        todo = [(whole, before)]
+        while todo:
+            chunk, start = todo.pop()
+            try:
+                rows = _rows(chunk, names, subject, taken, attempt)
+            except _Refused as refused:
+                at = refused.at
+                if grave is None:
+                    raise RowError(f"row {start + at} of partition {partition} {refused.why}") from None
+                grave.bury(start + at, refused.why, *_content(chunk, names, subject, at))
+                parts = [(chunk.slice(at + 1), start + at + 1), (chunk.slice(0, at), start)]
+                todo += [part for part in parts if part[0].num_rows]
+            else:
+                yield rows
+        before += whole.num_rows
+
+
+def _content(chunk: pa.Table, names: Sequence[str], subject: str | None, at: int) -> tuple[str | None, bytes]:
+    """Subject and data of a row."""
+    row = chunk.slice(at, 1)
+    own = row.column("subject").to_pylist()[0] if "subject" in names else None
+    return own or subject, row.column("data").cast(pa.binary()).to_pylist()[0] or b""
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

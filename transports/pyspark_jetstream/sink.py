@@ -15,6 +15,7 @@ Not here: storing rows (``delivery``), or keys (``keys``).
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -44,12 +45,13 @@ UNLIMITED: Final = 2**63
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task says of its rows. ``query``: the query or job that it belongs to."""
+    """What one task says of its rows. ``query``: the query or job that it belongs to. ``buried``: dead letters."""
 
     partition: int
     rows: int
     sent: int
     query: str = ""
+    buried: int = 0
 
 
 class _Writes:
@@ -71,6 +73,7 @@ class _Writes:
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int, *, in_turn: bool) -> Written:
         """Store the rows of a task. ``in_turn``: there is a micro-batch for each number."""
+        from pyspark_jetstream.buried import Grave
         from pyspark_jetstream.delivery import store
         from pyspark_jetstream.origins import attempt_number
         from pyspark_jetstream.rows import chunks_of
@@ -89,10 +92,18 @@ class _Writes:
 
                 stored = store_keys(nc, js, named, target, task.partition)
                 return Written(task.partition, stored.rows, stored.sent, query)
-            chunks = chunks_of(named, self.names, self.options.subject, target, task.partition, attempt)
+            dead = self.options.dead_letter_subject
+            grave = None if dead is None else Grave(nc, js, dead, task)
+            chunks = chunks_of(named, self.names, self.options.subject, target, task.partition, attempt, grave)
             is_named = ORIGIN in self.names and attempt is not None
             stored = store(nc, js, chunks, task, self.options, is_named=is_named)
-        return Written(task.partition, stored.rows, stored.sent, query)
+        return Written(task.partition, stored.rows, stored.sent, query, 0 if grave is None else grave.count)
+
+    def warn(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Say how many rows have become dead letters."""
+        buried = sum(each.buried for each in messages if isinstance(each, Written))
+        if buried:
+            warnings.warn(f"dead letters on {self.options.dead_letter_subject}: {buried} rows", stacklevel=2)
 
     def mark_whole(self, messages: Sequence[WriterCommitMessage | None], batch: int, *, in_turn: bool) -> None:
         """Store that all tasks of a micro-batch have stored their rows. WriteError, or the error of the connection."""
@@ -122,6 +133,7 @@ class JetStreamWriter(_Writes, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Store that a version of a job is stored as a whole. Nobody asks that of a job without a name."""
+        self.warn(messages)
         if self.options.txn_version is not None:
             self.mark_whole(messages, self.options.txn_version, in_turn=False)
 
@@ -149,6 +161,7 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Store that a micro-batch is stored as a whole."""
+        self.warn(messages)
         self.mark_whole(messages, batchId, in_turn=True)
 
 
@@ -160,6 +173,12 @@ def checked_bucket(js: JetStream, options: WriteOptions, _: Sequence[str]) -> Ta
         raise OptionError(str(error)) from None
     most = bucket.config.max_value_size
     return Target(options.stream, (bucket.space.target("_").removesuffix("_"),), UNLIMITED if most is None else most)
+
+
+def _check_dead_letters(js: JetStream, options: WriteOptions) -> None:
+    subject = options.dead_letter_subject
+    if subject is not None and not js.stream_names(subject):
+        raise OptionError(f"no stream takes deadLetterSubject {subject}")
 
 
 _ALLOWED_BY: Final = {
@@ -184,6 +203,7 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
         if name in names and not getattr(config, allowed):
             how = "make it" if allowed == "allow_msg_counter" else "update it"
             raise OptionError(f"stream {stream} takes no column {name}: {how} with {allowed}=True")
+    _check_dead_letters(js, options)
     subjects = config.subjects or [stream]
     if options.subject is not None and not any(covers(each, options.subject) for each in subjects):
         raise OptionError(f"subject {options.subject} is none of stream {stream}, which takes {', '.join(subjects)}")
