@@ -100,8 +100,10 @@ def test_rows_that_cannot_be_stored(
     bucket: Callable[..., Bucket], writer: Callable[..., Any], rows: list[Pair], why: str
 ) -> None:
     kv = bucket(max_value_size=100)
-    with pytest.raises(RowError, match=why):
+    with pytest.raises(RowError, match=why) as caught:
         writer(name_of(kv)).write(batches(*rows))
+    assert str(caught.value).count(f"stream KV_{name_of(kv)}") == 1
+    assert "\n" not in str(caught.value)
     assert kv.keys() == []
 
 

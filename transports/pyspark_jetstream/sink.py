@@ -29,7 +29,7 @@ from jsproto.errors import BucketError, UnsupportedByServerError
 from jsproto.grammar.publish_headers import check_releases
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
-from pyspark_jetstream.markers import TaskId, any_marker, check_keeps_markers
+from pyspark_jetstream.markers import TaskId, WriteError, any_marker, check_keeps_markers
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
 from pyspark_jetstream.planning import covers
@@ -72,7 +72,21 @@ class _Writes:
                 raise OptionError(str(error)) from None
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int, *, in_turn: bool) -> Written:
-        """Store the rows of a task. ``in_turn``: there is a micro-batch for each number."""
+        """Store the rows of a task. ``in_turn``: there is a micro-batch for each number.
+
+        Raises: RowError, WriteError, of one line that names the stream.
+        """
+        from pyspark_jetstream.rows import RowError
+
+        where = f"stream {self.options.stream}"
+        try:
+            return self._stored(iterator, query, batch, in_turn=in_turn)
+        except (RowError, WriteError) as error:
+            if where in str(error):
+                raise
+            raise type(error)(f"{where}: {error}") from error
+
+    def _stored(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int, *, in_turn: bool) -> Written:
         from pyspark_jetstream.buried import Grave
         from pyspark_jetstream.delivery import store
         from pyspark_jetstream.origins import attempt_number
