@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
@@ -111,6 +113,9 @@ def test_streams_of_unequal_length() -> None:
     assert tasks([100, 0, 1, 1], 2, 30) == [[25], [25], [25], [25, 1, 1]]
     assert tasks([10, 10, 10], 1, 20) == [[10, 10], [10]]
     assert tasks([10, 10, 10], 6, 1_000) == [[5], [5], [5], [5], [5], [5]]
+    assert tasks([7, 6], 2, 1_000) == [[3], [4], [6]]
+    assert tasks([1, 1, 1, 1], 3, 1_000) == [[1], [1], [1], [1]]
+    assert tasks([1, 1, 1, 1], 2, 1_000) == [[1, 1], [1, 1]]
     assert tasks([2, 2], 2, 1_000, in_all=False) == [[1], [1], [1], [1]]
     assert tasks([0], 2, 9) == []
 
@@ -172,3 +177,14 @@ def test_streams_are_found_while_a_query_runs(js: JetStream, stream: Made, sourc
     assert idle.latestOffset(none, None) == none
     for each in (reader, lenient, idle):
         each.stop()
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 12), st.integers(1, 60))
+def test_tasks_are_neither_few_nor_long(lengths: list[int], least: int, most: int) -> None:
+    plan = SplitPlan(least, most, in_all=True)
+    wholes = [Range(1, 1 + length, StreamPosition(f"S{n}", 9)) for n, length in enumerate(lengths)]
+    found = grouped([piece for pieces in split(wholes, plan) for piece in pieces], plan)
+    assert len(found) >= min(least, sum(lengths))
+    for task in found:
+        assert sum(each.hi - each.lo for each in task) <= most
+        assert len({each.stream for each in task}) == len(task)

@@ -294,14 +294,14 @@ def split(wholes: Sequence[Range], plan: SplitPlan) -> list[list[Range]]:
 
 
 def grouped(pieces: Sequence[Range], plan: SplitPlan) -> list[list[Range]]:
-    """The pieces of a read as tasks, in their order. A task has one, or some that are short, of as many streams."""
+    """The pieces of a read as tasks, in their order. A task has one, or some that are short, of several streams."""
     total = sum(piece.hi - piece.lo for piece in pieces)
-    room = min(-(-total // plan.min_partitions), plan.max_records_per_partition) if plan.in_all else 0
+    room = min(total // plan.min_partitions, plan.max_records_per_partition) if plan.in_all else 0
     found: list[list[Range]] = []
     used = 0
     for piece in pieces:
         span = piece.hi - piece.lo
-        if found and used + span <= room and len(found[-1]) < MAX_RUNS and found[-1][-1].stream != piece.stream:
+        if found and used + span <= room and len(found[-1]) < MAX_RUNS:
             found[-1].append(piece)
             used += span
         else:
