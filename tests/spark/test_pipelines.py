@@ -358,7 +358,8 @@ def test_what_cannot_be(run: Programs, stream: Made, tmp_path: Path) -> None:
         (2, "ingest", [csv, "--subject", "NOWHERE.x"], "there is no stream NOWHERE: add --create-stream to make it"),
         (2, "ingest", [csv, *to, "--follow"], "--follow needs --checkpoint, or the next run would begin anew"),
         (2, "ingest", [csv, *to, "--header", "x"], "--header takes NAME=VALUE, not 'x'"),
-        (2, "ingest", [csv, *to, "--nats", "creedz=x"], "there is no option 'nats.creedz' for the connection"),
+        (2, "ingest", [csv, *to, "--nats", "creedz=x"], "there is no option 'nats.creedz' for the connection; did "
+         "you mean 'nats.creds' or 'nats.nkeySeed' or 'nats.creds.content'?"),
         (2, "ingest", [csv, "--subject", f"{name}.{{c}}", "--stream", name], "--subject: there is no column 'c'; the "
          "columns are a, b"),
         (2, "ingest", [csv, *to, "--data", "a"], "--data a: the column is int, but a message is text or binary"),
