@@ -48,7 +48,7 @@ REAL = (
 """Where each test runs one."""
 CORE = (
     *ROOMS,
-    *(f"tests/test_{module}.py" for module in ("backoff", "errors", "outbox", "ticket", "timers")),
+    *(f"tests/test_{module}.py" for module in ("backoff", "errors", "names", "outbox", "ticket", "timers")),
 )
 """Where the core is tested, room by room. What runs there without a server covers it."""
 WITHOUT_A_SERVER = ("not server", "core and not server")
