@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import floor, log10
-from typing import Any
+from typing import Any, TypeAlias
 
 import plotille  # type: ignore[import-untyped]
 from rich import box
@@ -23,6 +23,8 @@ from rich.text import Text
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingesting import Ingest, Meter
 from jsproto_io.cli.mirroring import Mirrored
+from jsproto_io.cli.tapping import BatchSeen
+from jsproto_io.cli.terminal import one_line
 
 Samples = Sequence[tuple[float, int]]
 
@@ -86,25 +88,98 @@ class Throughput:
             points = throughput(samples, max(6, ticks * 5 // len(self._phases)))
             lines.append((label, colour, [end + x for x, _ in points], [y for _, y in points]))
             end += samples[-1][0] if samples else 0.0
-        top, height = round_up(max((max(rates, default=0.0) for *_, rates in lines), default=0.0))
-        if not any(any(rates) for *_, rates in lines):
+        if any(any(rates) for *_, rates in lines):
+            yield from drawn(console, ticks, lines, "msgs/s", end)
+
+
+Line: TypeAlias = tuple[str, str, list[float], list[float]]
+"""Label, colour, seconds and heights of a line of a plot."""
+
+
+def drawn(
+    console: Console, ticks: int, lines: Sequence[Line], unit: str, end: float, together: bool = False
+) -> RenderResult:
+    """A plot of lines over seconds, up to ``end``. ``ticks``: tens of characters that it is wide.
+
+    A label stands in the middle of its line. ``together``: lines share their seconds, so labels are spread.
+    """
+    top, height = round_up(max((max(heights, default=0.0) for *_, heights in lines), default=0.0))
+    figure = plotille.Figure()
+    figure.width, figure.height = 10 * ticks, height
+    figure.color_mode = "names"
+    figure.with_colors = console.color_system is not None and not console.no_color
+    figure.origin = False
+    figure.x_label, figure.y_label = "s", unit
+    figure.set_x_limits(0, round_up(end / ticks)[0] * ticks)
+    figure.set_y_limits(0, top)
+    figure.x_ticks_fkt = lambda value, _: f"{value:.3g}"
+    figure.y_ticks_fkt = lambda value, _: compact(value).rjust(8)
+    for place, (label, colour, times, heights) in enumerate(lines, 1):
+        figure.plot(times, heights, lc=colour)
+        if times:
+            share = place / (len(lines) + 1) if together else 0.5
+            figure.text([times[int(len(times) * share)]], [top / 2 / height], [label], lc=colour)
+    shown = (line.rstrip() for line in figure.show().splitlines())
+    yield Text.from_ansi("\n".join(shown), no_wrap=True, overflow="crop")
+
+
+class BatchPlot:
+    """What went by of a fast-ingest batch, over time: sent and acknowledged, the rate of sending, what was in flight.
+
+    It is empty where braille cannot be shown, in a narrow terminal, and without acknowledgements.
+    """
+
+    def __init__(self, batch: BatchSeen) -> None:
+        self._batch = batch
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        ticks = (min(options.max_width, 100) - 20) // 10
+        sent, acked = self._batch.sent.all(), self._batch.acked.all()
+        if options.ascii_only or ticks < 3 or not sent or not acked:
             return
-        figure = plotille.Figure()
-        figure.width, figure.height = 10 * ticks, height
-        figure.color_mode = "names"
-        figure.with_colors = console.color_system is not None and not console.no_color
-        figure.origin = False
-        figure.x_label, figure.y_label = "s", "msgs/s"
-        figure.set_x_limits(0, round_up(end / ticks)[0] * ticks)
-        figure.set_y_limits(0, top)
-        figure.x_ticks_fkt = lambda value, _: f"{value:.3g}"
-        figure.y_ticks_fkt = lambda value, _: compact(value).rjust(8)
-        for label, colour, times, rates in lines:
-            figure.plot(times, rates, lc=colour)
-            if times:
-                figure.text([times[len(times) // 2]], [top / 2 / height], [label], lc=colour)
-        lines_shown = (line.rstrip() for line in figure.show().splitlines())
-        yield Text.from_ansi("\n".join(lines_shown), no_wrap=True, overflow="crop")
+        began, end = _span(self._batch)
+        curves = [self._line("sent", "cyan", sent, began), self._line("acked", "green", acked, began)]
+        yield from drawn(console, ticks, curves, "msgs", end - began, together=True)
+        yield Throughput(("rate", "cyan", [(0.0, 0), *((when - began, number) for when, number in sent)]))
+        waiting = self._line("in flight", "magenta", self._batch.waiting.all(), began)
+        if any(waiting[3]):
+            yield from drawn(console, ticks, [waiting], "msgs", end - began)
+
+    def _line(self, label: str, colour: str, points: Samples, began: float) -> Line:
+        return label, colour, [when - began for when, _ in points], [float(number) for _, number in points]
+
+
+def _span(batch: BatchSeen) -> tuple[float, float]:
+    """When a batch begins and ends, as far as it went by, in seconds."""
+    times = [when for curve in (batch.sent.all(), batch.acked.all()) for when, _ in curve] or [0.0]
+    return min(times), max(times)
+
+
+def batch_table(batch: BatchSeen) -> Table:
+    """What went by of a fast-ingest batch, in numbers."""
+    began, end = _span(batch)
+    seconds, sent, acked = end - began, batch.sent.last[1], batch.acked.last[1]
+    lost = sum(last - first + 1 for first, last in batch.gaps)
+    moves = [str(msgs) for _, msgs in batch.flow]
+    table = _table("")
+    table.show_header = False
+    table.add_row("batch", one_line(batch.batch_id))
+    table.add_row("sent", f"{sent:,}")
+    table.add_row("acknowledged", f"{acked:,}", style="" if acked >= sent else "yellow")
+    table.add_row("time", f"{seconds:.3f} s")
+    table.add_row("messages/s", f"{per_second(acked, seconds):,}", style="bold")
+    table.add_row("messages per acknowledgement", f"{batch.asked} asked for, {_few(moves, ' then ') or 'none'} granted")
+    table.add_row("gaps", _few([f"{first:,} to {last:,}" for first, last in batch.gaps], ", ") or "none")
+    if batch.gaps:
+        table.add_row("missing", f"{lost:,}", style="yellow")
+    if batch.refused:
+        table.add_row("refused", f"{batch.refused:,}", style="yellow")
+    table.add_row("end", one_line(batch.end) or "not seen")
+    return table
+
+
+def _few(words: Sequence[str], between: str) -> str:
+    return between.join(words if len(words) <= 6 else [*words[:4], "...", words[-1]])
 
 
 def flow_text(result: Ingest) -> str:
