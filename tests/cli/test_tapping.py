@@ -99,7 +99,7 @@ def test_what_each_kind_of_message_says() -> None:
         "<- MSG r.1 0 B for a | taken into the batch",
         "-> PUB b reply r.2 0 B",
         "<- MSG r.2 26 B for b | stored as 12345 of S",
-        "<- HMSG r.2 30+0 B for b | status 503 No Responders {503 No Responders}",
+        "<- HMSG r.2 30+0 B for b | status 503 No Responders",
         '<- MSG c 24 B "{"stream":"S","seq":123}"',  # a message of somebody, and no answer
         "<- -ERR Slow",
         "<- +OK",

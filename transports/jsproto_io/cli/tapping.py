@@ -113,8 +113,8 @@ class Seen(NamedTuple):
         if self.about:
             words.append(f"| {self.about}")
         if isinstance(frame, Pub | Msg):
-            if frame.header is not None:
-                words.append(f"{{{_short(frame.header.strip().removeprefix(b'NATS/1.0').lstrip())}}}")
+            if fields := (frame.header or b"").partition(b"\r\n")[2].strip():  # the first line is in ``about``
+                words.append(f"{{{_short(fields)}}}")
             if frame.payload and not self.is_told:
                 words.append(f'"{_short(frame.payload)}"')
         line = " ".join([head + verb, *words])

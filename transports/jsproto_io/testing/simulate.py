@@ -11,11 +11,12 @@ it, by their names) and ``check`` (called with the report), they are used too.
 | ``--faults LIST`` | these faults, in the form in which a failure prints them. With ``--seed``: nothing is shrunk |
 | ``--conditions TEXT`` | of the network, in the form in which a failure prints them |
 | ``--until SECONDS`` | of simulated time, after which a program is stuck |
+| ``--html FILE`` | the report of a failure with its timeline is written there, as a page |
 | ``--processes N`` | how many at once, by default one for each core |
 
 The exit code is 0 when all seeds pass, and 1 when one fails. The processes have PYTHONHASHSEED=0, unless it is set.
 
-Not here: the simulation (``simulation``).
+Not here: the simulation (``simulation``), how a failure is shown (``simulation.timeline``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
 from importlib import import_module
 from multiprocessing import get_context
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final, get_args
 
@@ -57,24 +59,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     setup = (asked.target, asked.clients, asked.conditions, asked.faults, asked.until)
     try:
         found = _first_failure(min(asked.processes, len(chunks)), setup, chunks)
+        if found is not None and asked.html is not None:
+            asked.html.write_text(found[1], "utf-8")
     except (AssertionError, NotDeterministicError) as error:
         print(error)
         return 1
-    except (AttributeError, ImportError, LocalProtocolError) as error:
+    except (AttributeError, ImportError, LocalProtocolError, OSError) as error:
         print(f"jsproto_io.testing.simulate: {error}", file=sys.stderr)
         return 2
     except BrokenProcessPool:
         print("jsproto_io.testing.simulate: a process ended in the middle of a simulation", file=sys.stderr)
         return 2
     if found is not None:
-        print(found)
+        print(found[0])
         return 1
     print(f"{len(seeds)} seeds pass, in {monotonic() - began:.1f} s")
     return 0
 
 
-def _first_failure(processes: int, setup: Sequence[Any], chunks: Sequence[range]) -> str | None:
-    """What is to be printed of the first seed that fails. None: all pass."""
+def _first_failure(processes: int, setup: Sequence[Any], chunks: Sequence[range]) -> tuple[str, str] | None:
+    """What is to be printed of the first seed that fails, and its page. None: all pass."""
     with ProcessPoolExecutor(processes, get_context("spawn"), _set_up, tuple(setup)) as pool:
         runs = [pool.submit(_first_that_fails, chunk) for chunk in chunks]
         try:
@@ -111,12 +115,13 @@ def _first_that_fails(seeds: Sequence[int]) -> int | None:
     return next((seed for seed in seeds if simulate(seed=seed, **_options()).error is not None), None)
 
 
-def _shrunk(seed: int) -> str:
+def _shrunk(seed: int) -> tuple[str, str]:
     again = partial(simulate, **(_options() | {"seed": seed}))
     report = shrink(again(), again)
     flags = f'--seed {seed} --faults "{list(report.faults)!r}" --conditions "{report.conditions!r}"'
     clients = f" --clients {report.clients}" if report.clients in ("trio", "threads") else ""
-    return f"{report}\n\nagain: python -m jsproto_io.testing.simulate {_setup[0]}{clients} {flags}"
+    text = f"{report}\n\nagain: python -m jsproto_io.testing.simulate {_setup[0]}{clients} {flags}"
+    return text, report.to_html()
 
 
 # -- flags -------------------------------------------------------------------------------------------------------------
@@ -131,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", type=made)
     parser.add_argument("--conditions", type=made, default=CONDITIONS)
     parser.add_argument("--until", type=float, default=UNTIL)
+    parser.add_argument("--html", type=Path)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser
 

@@ -34,6 +34,7 @@ from jsproto_io.dialer import use_dialer
 from jsproto_io.testing.host import RoleKeywords, check_options
 from jsproto_io.testing.simulation.engine import Clients, Engine, Host, NotSimulatedError, Program, noted
 from jsproto_io.testing.simulation.sandbox import EPOCH, Entropy, collect_at, refuse_sleep, sandbox
+from jsproto_io.testing.simulation.timeline import page_of, text_of
 
 Check: TypeAlias = Callable[["Report"], object]
 FaultSource: TypeAlias = Sequence[Fault] | Callable[[int], Sequence[Fault]]
@@ -45,7 +46,6 @@ MOST_TURNS: Final = 1_000_000
 BYTES_WITHIN: Final = 2.0  # seconds
 RESTART: Final = 1.0  # seconds
 GRACE: Final = 60.0  # seconds for what is left of the program to end
-_SHOWN: Final = 50  # lines of the log in the text of a report
 
 
 @dataclass(slots=True, eq=False)
@@ -86,22 +86,21 @@ class Report:
         clients = f"clients={self.clients!r}, " if self.clients in ("trio", "threads") else ""
         return f"{clients}seed={self.seed}, conditions={self.conditions!r}, faults={list(self.faults)!r}"
 
-    def _timeline(self) -> list[str]:
-        """What happened around the last fault, or at the end if there was none."""
-        notes = [index for index, entry in enumerate(self.log) if entry.is_fault]
-        first = max((notes[-1] if notes else len(self.log)) - _SHOWN // 2, 0)
-        shown = self.log[first : first + _SHOWN]
-        more = len(self.log) - first - len(shown)
-        return [*map(str, shown), *([f"({more} more lines are in report.log)"] if more else [])]
-
-    def __str__(self) -> str:
+    def summary(self) -> list[str]:
+        """How it ended, and how to do it again, in lines."""
         end = "passes" if self.error is None else f"fails: {type(self.error).__name__}: {self.error}"
         lines = [f"seed {self.seed} {end}", f"after {self.now:g} simulated seconds, digest {self.digest[:16]}"]
         if self.error is not None:
             lines += ["faults:" if self.faults else "without any fault", *(f"  {fault!r}" for fault in self.faults)]
-            lines += [f"again: simulate(main, {self.replay})", f"with {self.surroundings}", "timeline:"]
-            lines += self._timeline()
-        return "\n".join(lines)
+            lines += [f"again: simulate(main, {self.replay})", f"with {self.surroundings}"]
+        return lines
+
+    def to_html(self) -> str:
+        """The report with its timeline, as a page of HTML that needs nothing from elsewhere."""
+        return page_of(self)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.summary(), *([] if self.error is None else ["timeline:", *text_of(self.log)])])
 
 
 class SimulationFailedError(AssertionError):
