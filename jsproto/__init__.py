@@ -112,6 +112,8 @@ if TYPE_CHECKING:
     from jsproto.grammar.counters import CounterEntry
     from jsproto.grammar.headers import Headers
     from jsproto.grammar.jsack import JSAck, parse_jsack
+    from jsproto.grammar.object_info import ObjectInfo
+    from jsproto.grammar.object_store_config import ObjectStoreConfig, ObjectStoreStatus
     from jsproto.grammar.publish_headers import publish_headers
     from jsproto.grammar.session_token import SessionToken
     from jsproto.grammar.sources import StreamSourceInfo
@@ -150,6 +152,9 @@ __all__ = [
     "LocalProtocolError",
     "MessageColumns",
     "Msg",
+    "ObjectInfo",
+    "ObjectStoreConfig",
+    "ObjectStoreStatus",
     "OrderedConsumer",
     "Outbox",
     "PipelinedPublisher",
@@ -213,6 +218,8 @@ _PLACES: Final = {
     "grammar.counters": "CounterEntry",
     "grammar.headers": "Headers",
     "grammar.jsack": "JSAck parse_jsack",
+    "grammar.object_info": "ObjectInfo",
+    "grammar.object_store_config": "ObjectStoreConfig ObjectStoreStatus",
     "grammar.publish_headers": "publish_headers",
     "grammar.session_token": "SessionToken",
     "grammar.sources": "StreamSourceInfo",

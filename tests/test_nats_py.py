@@ -33,6 +33,7 @@ import jsproto_io
 import jsproto_io.asyncio as ours
 from jsproto.client.connection.statistics import Statistics
 from jsproto.grammar.config import ServerInfo, StreamState
+from jsproto.grammar.object_store_config import ObjectStoreConfig, ObjectStoreStatus
 from jsproto_io._state.hints import NATS_PY
 from tests.readmes import READMES
 from tests.sentences import sections
@@ -77,7 +78,11 @@ HERE: Final[dict[str, tuple[type, ...]]] = {
     "info.state": (StreamState,),
     "bucket": (ours.Bucket,),
     "entry": (jsproto.KeyValueEntry,),
-    "watcher": (ours.KeyWatcher,),
+    "watcher": (ours.KeyWatcher, ours.ObjectWatcher),
+    "store": (ours.ObjectStore,),
+    "reader": (ours.ObjectReader,),
+    "objects": (ObjectStoreStatus,),
+    "objects.config": (ObjectStoreConfig,),
     "status": (jsproto.BucketStatus,),
     "status.config": (jsproto.BucketConfig,),
 }
@@ -85,7 +90,7 @@ HERE: Final[dict[str, tuple[type, ...]]] = {
 THEIR_WORDS: Final = frozenset(
     {
         "allow_reconnect=False", "create", "direct=False", "filters", "future", "include_history", "max_msgs",
-        "msg_ttl", "ordered_consumer=True", "stream", "subjects_filter",
+        "msg_ttl", "ordered_consumer=True", "show_deleted", "stream", "subjects_filter",
     }
 )  # fmt: skip
 """What the right column says of nats-py."""

@@ -52,6 +52,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     ),
     REFERENCE: (
         "from_env", "js.counter(", "bucket.lock(", "js.copy(", "js.source(", "sourcing_consumer(", "tx.get_many(",
+        "store.put(",
     ),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
@@ -113,6 +114,11 @@ def test_the_environment(fresh: NatsServer, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("NATS_CONTEXT", *VARIABLES.values()):
         monkeypatch.delenv(name, raising=False)
     assert run(program_with(REFERENCE, "from_env"), fresh) == "None 0 streams\n"
+
+
+def test_objects(fresh: NatsServer) -> None:
+    printed = run(program_with(REFERENCE, "store.put("), fresh)
+    assert printed == "400000 4 b'a,b'\n400000\n['old.csv'] 0\n"
 
 
 def test_transactions(fresh: NatsServer) -> None:

@@ -29,6 +29,7 @@ from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import unique
 from tests.drivers.test_reprs import shown
 from tests.drivers.threaded import Awaitable
+from tests.marks import promise
 
 pytestmark = pytest.mark.anyio
 
@@ -177,6 +178,7 @@ async def test_descriptions(server: Any, connect: Connect) -> None:
             await store.put("z", b"1")
 
 
+@promise("only if there is no object of this name")
 async def test_conditions(server: Any, connect: Connect) -> None:
     async with new_store(server, connect) as (store, _js):
         first = await store.put("x", b"1", create=True)
@@ -188,6 +190,8 @@ async def test_conditions(server: Any, connect: Connect) -> None:
         assert await store.get("x") == b"2"
 
 
+@promise("Readers have the old object until then.")
+@promise("A put that fails removes its chunks, or says in an `ObjectChunksLeftError` that some are left.")
 async def test_a_source_that_fails(server: Any, connect: Connect) -> None:
     def failing() -> Iterator[bytes]:
         yield DATA
@@ -203,6 +207,8 @@ async def test_a_source_that_fails(server: Any, connect: Connect) -> None:
         assert len(await js.stream_subjects(store.stream, f"$O.{store.name}.C.>")) == 1
 
 
+@promise("`get` and `get_file` check number, size and digest.")
+@promise("`get_file` writes beside the file, and replaces it once all is there.")
 async def test_damage(server: Any, connect: Connect, tmp_path: Path) -> None:
     async with new_store(server, connect) as (store, js):
         info = await store.put("x", DATA)
@@ -239,6 +245,7 @@ async def read_while(reader: Any, store: Any) -> None:
             is_first = False
 
 
+@promise("`watch()` gives the present descriptions, then None, then what changes.")
 async def test_watching(server: Any, connect: Connect) -> None:
     async with new_store(server, connect) as (store, js):
         async with await store.watch() as watcher:

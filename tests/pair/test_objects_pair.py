@@ -34,6 +34,7 @@ from jsproto.grammar.object_info import ObjectLink
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from jsproto.ticket import Ticket
+from tests.marks import promise
 from tests.pair.objects import LossyPair, Side
 
 DATA = bytes(range(250)) * 4  # 1000 bytes
@@ -184,6 +185,7 @@ def test_a_condition_that_fails_at_the_end_leaves_nothing(side: Side) -> None:
     assert side.get("x") == b"other"
 
 
+@promise("Of two puts of one name the last one wins.")
 def test_the_last_of_several_puts_wins(side: Side) -> None:
     side.put("x", b"old")
     puts = [side.begin("x", chunk_size=100) for _ in range(6)]
@@ -242,6 +244,7 @@ def test_a_sealed_bucket(side: Side) -> None:
     assert side.get("x") == DATA
 
 
+@promise("A put that fails removes its chunks, or says in an `ObjectChunksLeftError` that some are left.")
 def test_a_put_that_cannot_clean_up_says_so() -> None:
     pair = LossyPair()
     side = Side(pair)
@@ -259,6 +262,7 @@ def test_a_put_that_cannot_clean_up_says_so() -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=4), st.booleans())
+@promise("A put goes on after lost links and restarts for `resume_for` seconds")
 def test_a_put_goes_on_after_lost_links(cuts: list[int], batched: bool) -> None:
     """Whatever is lost, and when: the object is there once, and nothing besides."""
     pair = LossyPair()
@@ -539,6 +543,7 @@ def test_links() -> None:
 # -- garbage -----------------------------------------------------------------------------------------------------------
 
 
+@promise("It leaves those younger than an hour")
 def test_garbage_is_what_no_object_owns() -> None:
     side = Side()
     info = side.put("x", DATA, chunk_size=100)
@@ -650,6 +655,7 @@ def test_a_watcher_of_an_empty_bucket() -> None:
     assert watch.error is not None
 
 
+@promise("Each description comes once and in order.")
 def test_a_watcher_sees_the_present_and_then_what_changes() -> None:
     side = Side()
     side.put("a", b"1")
