@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 from collections import defaultdict
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import nats
 import pytest
+import trustme
 
 from jsproto_io.cli.relaying import PIECE, WAITING, Piece, Relay
 from jsproto_io.cli.transcripts import recorded
 from jsproto_io.sync import connect
+from jsproto_io.testing import serve
 from tests.cli.calling import Place, call
 from tests.drivers.test_facade import unique
 from tests.marks import promise
@@ -91,18 +94,19 @@ def test_bytes_pass_unchanged_and_each_end_by_itself(between: Between) -> None:
 def test_a_link_waits_where_nobody_reads_along(between: Between) -> None:
     """What has been read and not shown is bounded, and so is what the client can get rid of."""
     between.client.settimeout(0.5)
-    sent = 0
+    heard: list[bytes] = []
+    serving = threading.Thread(target=lambda: heard.append(everything(between.server)))
+    serving.start()
+    sent, most = 0, 5 * WAITING * PIECE
     with suppress(TimeoutError):
-        while sent < 20 * WAITING * PIECE:
+        while sent < most:
             sent += between.client.send(b"x" * PIECE)
-    assert sent < 20 * WAITING * PIECE
+    assert sent < most
     between.client.shutdown(socket.SHUT_WR)
     between.server.shutdown(socket.SHUT_WR)
-    reader = threading.Thread(target=between.read_along)
-    reader.start()
-    assert len(everything(between.server)) == sent
-    reader.join(20)
-    assert len(between.seen("c2s")) == sent
+    between.read_along()
+    serving.join(20)
+    assert len(heard[0]) == len(between.seen("c2s")) == sent
 
 
 def test_a_reset_ends_both_sides(between: Between) -> None:
@@ -118,6 +122,29 @@ def test_the_end_of_the_block_ends_all_links(between: Between) -> None:
     assert everything(between.client) == everything(between.server) == b""
     with pytest.raises(OSError):  # noqa: PT011
         socket.create_connection((HERE, between.relay.port), 5)
+
+
+class Slow(Relay):
+    """It dials when it is allowed to."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        super().__init__((HERE, 0), server)
+        self.waits, self.may_go = threading.Event(), threading.Event()
+
+    def _dial(self, link: int, client: socket.socket, name: str) -> None:
+        self.waits.set()
+        assert self.may_go.wait(20)
+        super()._dial(link, client, name)
+
+
+def test_a_link_that_is_dialed_too_late_ends_at_once() -> None:
+    with socket.create_server((HERE, 0)) as listener:
+        with Slow(listener.getsockname()[:2]) as relay:
+            client = socket.create_connection((HERE, relay.port), 20)
+            assert relay.waits.wait(20)
+        relay.may_go.set()
+        with client:
+            assert everything(client) == b""
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -203,6 +230,24 @@ def test_nats_py_and_rubbish_go_through_it(place: Place, tmp_path: Path) -> None
     assert [step.raw for step in recorded(file) if step.link == 2][1:2] == [b"GET / HTTP/1.1\r\n\r\n"]
     assert sum(step.raw.startswith((b"CONNECT ", b"SUB ")) for step in recorded(file)) == 2  # none of it printed
     assert any(each["verb"] == "-ERR" and each["link"] == 2 for each in found)
+
+
+@promise("Behind TLS there are only INFO and a line that says so.")
+def test_tls_goes_through_it() -> None:
+    authority = trustme.CA()
+    context, trusting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.configure_trust(trusting)
+    with serve(port=0, tls=context) as server, tapped(Place(server.url)) as (process, url):
+        with connect(url.replace(HERE, "localhost"), tls=trusting) as nc:
+            assert nc.jetstream().account_info().streams == 0
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    told = [line.partition("link 1 ")[2] for line in out.decode().splitlines()]
+    assert [line for line in told if "ends" not in line and "comes from" not in line] == [
+        next(line for line in told if line.startswith("<- INFO | ")),
+        "-> TLS begins: what follows is encrypted, and passed on",
+    ]
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:

@@ -26,7 +26,9 @@ from tests.transcripts.test_transcripts import FOLDER, INDEX
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 FAST = "fast-gap_ok@2.15.1.json"
 HELLO = b'CONNECT {"lang":"go","pass":"tiger","auth_token":"lion","jwt":"puma","sig":"lynx","nkey":"UOCELOT"}\r\n'
-RUBBISH = b"PING\r\nPUB a 1\r\nx\r\nGET / HTTP/1.1\r\nHost: here\r\n\r\nPUB b 1\r\ny\r\n"
+RUBBISH = (
+    b"PING\r\nPUB a 1\r\nx\r\nGET / HTTP/1.1\r\nHost: here\r\n" + b"Accept: */*\r\n" * 40 + b"\r\nPUB b 1\r\ny\r\n"
+)
 TLS = b"\x16\x03\x01\x02\x00\x01\x00"
 
 
@@ -68,6 +70,20 @@ def test_a_batch_is_told_from_its_start_to_its_end() -> None:
     (gap,) = [line for line in told if "a gap" in line]
     assert gap.endswith("| batch u1 a gap: 3 to 4")
     assert "batch u1 stored as" in told[-1]
+
+
+def test_an_old_sequence_is_no_gap() -> None:
+    tap = Tap()
+    told = lines(read(*script("fast-gap_back.c0@2.15.1.json"), tap=tap))
+    assert any(line.endswith("| batch u1 goes back to 2, where 3 was due") for line in told)
+    assert tap.batches["u1"].gaps == []
+
+
+def test_an_end_in_the_middle_of_a_frame() -> None:
+    tap = Tap()
+    (seen,) = read(("c2s", b"PUB a 5\r\nab"), tap=tap) + tap.ended(1, "c2s", 1.0)
+    assert lines([seen]) == ["-> the client ends, 11 bytes into a frame"]
+    assert (tap.raw, tap.ended(1, "c2s", 2.0)) == (11, [])
 
 
 def test_what_each_kind_of_message_says() -> None:

@@ -88,6 +88,8 @@ def test_what_is_left_out_is_counted() -> None:
     assert faults[:EARLY] == [*range(0, EARLY * 10, 10)]
     assert faults[-1] == 9_990
     assert kept[-1].text == "9999"
+    early = [Line(str(number), is_fault=number == 0) for number in range(1_000)]
+    assert [part.text for part in shown(early)[-5:] if isinstance(part, Line)] == ["995", "996", "997", "998", "999"]
     assert shown(lines, 20_000)[-9_990:] == lines[-9_990:]
 
 

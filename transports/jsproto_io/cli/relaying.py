@@ -19,7 +19,7 @@ from functools import partial
 from queue import Empty, Queue
 from time import monotonic
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from jsproto_io.cli.tapping import Direction
 
@@ -59,7 +59,7 @@ class Relay:
         self._lock = threading.Lock()
         self._closed = False
 
-    def __enter__(self) -> Relay:
+    def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
@@ -57,7 +57,7 @@ class Recording:
             self._file.write(self._between + json.dumps(line))
             self._between = ",\n"
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
