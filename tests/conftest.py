@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests import servers
-from tests.effort import EFFORT, examples
+from tests.effort import EFFORT, examples, own_driver
 from tests.scheduling import COMPUTING, ROOMS, Scheduling, computes, rank
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
@@ -51,6 +51,17 @@ CORE = (
     *(f"tests/test_{module}.py" for module in ("backoff", "errors", "names", "outbox", "ticket", "timers")),
 )
 """Where the core is tested, room by room. What runs there without a server covers it."""
+UNMEASURED = (
+    *(f"tests/client/test_{module}.py" for module in (
+        "at_once", "bulk_headers", "fast_total", "keepalive", "memory", "snapshot_empty", "write_back", "wrong_values",
+    )),
+    "tests/pair/",
+    *(f"tests/server/test_{module}.py" for module in ("consumer_following", "saved", "untrusted", "updates")),
+    "tests/server/test_pull_requests.py::test_what_is_said",
+    "tests/transcripts/",
+    *(f"tests/wire/test_{module}.py" for module in ("bulk_decoder", "equal_messages", "properties")),
+)  # fmt: skip
+"""Long tests of the core. What they reach others reach as well, so that is not measured again: it would take as long."""
 WITHOUT_A_SERVER = ("not server", "core and not server")
 """Selections by marks that wait for no server."""
 _start = NatsServer.start
@@ -87,18 +98,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("server")
         if place.startswith(CORE):
             item.add_marker("core")
-    if leaves_out_slow(config):
-        left_out = [item for item in items if item.get_closest_marker("slow")]
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        if item.nodeid.startswith(UNMEASURED):
+            item.add_marker("no_cover")
+    left_out = [item for item in items if is_left_out(item, config)]
+    if left_out:
+        items[:] = [item for item in items if not is_left_out(item, config)]
         config.hook.pytest_deselected(items=left_out)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid))
 
 
-def leaves_out_slow(config: pytest.Config) -> bool:
-    """Whether tests marked ``slow`` are left out: in a quick run, where nobody names a file or a keyword."""
-    asked = "slow" in config.getoption("markexpr") or config.getoption("keyword")
-    return EFFORT < 1 and not asked and all(place.is_dir() for place in places(config))
+def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
+    """Whether a run leaves a test out where nobody names a file or a keyword: it is slow, or another driver has it."""
+    if EFFORT >= 1 or config.getoption("keyword") or not all(place.is_dir() for place in places(config)):
+        return False
+    if item.get_closest_marker("slow") and "slow" not in config.getoption("markexpr"):
+        return True
+    marker = item.get_closest_marker("one_driver")
+    return marker is not None and item.callspec.params["driver"] != own_driver(item.originalname)  # type: ignore[attr-defined]
 
 
 def pytest_collection_finish() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
+from zlib import crc32
 
 import pytest
 
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 EFFORT: Final = float(os.environ.get("EFFORT") or "0.1")
 FEWEST: Final = 5
+QUICK_DRIVERS: Final = ("sync", "asyncio", "trio")
+"""The drivers that a quick run has: each other one shares all but a loop, or who reads, with one of them."""
 
 
 def examples(most: int) -> int:
@@ -32,3 +35,8 @@ def share(cases: Sequence[T], which: int, whole_at: float = 1) -> Sequence[T]:
 def first(cases: Iterable[object], quick: int) -> list[Any]:
     """Cases for ``parametrize``, of which the first ``quick`` are for every run, and the others are slow."""
     return [case if number < quick else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(cases)]
+
+
+def own_driver(test: str) -> str:
+    """On which driver a run has a test for which one is enough. Another name has another one."""
+    return QUICK_DRIVERS[crc32(test.encode()) % len(QUICK_DRIVERS)]

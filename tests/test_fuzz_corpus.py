@@ -52,7 +52,7 @@ def inputs(draw: st.DrawFn, corpus: list[bytes]) -> bytes:
 @promise("A peer that breaks the protocol becomes state and a typed error in every open ticket.")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_short_search_finds_nothing(target: str) -> None:
-    @settings(max_examples=examples(1_000), deadline=None)
+    @settings(max_examples=examples(400), deadline=None)
     @given(inputs(engine.seeds(target)))
     def search(data: bytes) -> None:
         TARGETS[target](data)

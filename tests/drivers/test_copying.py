@@ -101,6 +101,7 @@ async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect)
 
 
 @promise("it may have other writers.")
+@pytest.mark.one_driver
 async def test_atomic_batches_beside_other_writers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -279,6 +280,7 @@ async def test_a_server_that_stays_away(server: Any, own_server: NatsServer, con
 
 
 @promise("From nats-server 2.15 a stream that was deleted and created again is copied from its beginning.")
+@pytest.mark.one_driver
 async def test_a_source_that_is_made_anew(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc, connect(server.url) as other:
@@ -362,6 +364,7 @@ async def until_empty(js: Any, stream: str) -> None:
 
 
 @promise("One target, or one marker, is for one filter.")
+@pytest.mark.one_driver
 async def test_one_target_is_for_one_filter(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -387,6 +390,7 @@ async def test_one_target_is_for_one_filter(server: Any, connect: Connect) -> No
 
 @promise("Before, a `SourcePositionError` ends the copy.")
 @promise("A stream that is not the one of the position ends this with `SourcePositionError`")
+@pytest.mark.one_driver
 async def test_a_position_beyond_the_stream(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -409,6 +413,7 @@ async def test_a_position_beyond_the_stream(server: Any, connect: Connect) -> No
 
 @promise("`run(until_caught_up=True)` returns when all is stored that the source had")
 @pytest.mark.parametrize("kind", ["fast", "atomic", "filtered"])
+@pytest.mark.one_driver
 async def test_a_run_ends_with_what_the_source_had_at_its_beginning(server: Any, connect: Connect, kind: str) -> None:
     async with connect(server.url) as nc, connect(server.url) as other:
         js, name = await make_stream(nc, retention="workqueue")
@@ -436,6 +441,7 @@ async def test_a_run_ends_with_what_the_source_had_at_its_beginning(server: Any,
 
 @promise("A message schedule is no job. It is passed over and stays (event `SchedulePassedOver`)")
 @promise("Until it is gone nothing that comes after it is acknowledged")
+@pytest.mark.one_driver
 async def test_a_schedule_is_no_job(server: Any, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
@@ -458,6 +464,7 @@ async def test_a_schedule_is_no_job(server: Any, connect: Connect) -> None:
         await js.delete_consumer(name, "C")
 
 
+@pytest.mark.one_driver
 async def test_a_schedule_that_stalls_the_consumer_ends_the_copy(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue", allow_msg_schedules=True)
@@ -490,6 +497,7 @@ async def test_a_key_that_has_expired_is_removed_in_the_copy_too(server: Any, co
         assert (found.data, found.headers["Nats-Marker-Reason"], "Nats-TTL" in found.headers) == (b"", "MaxAge", True)
 
 
+@pytest.mark.one_driver
 async def test_one_run_at_a_time_and_what_stops_it(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")

@@ -97,6 +97,7 @@ async def test_what_was_given_up_meanwhile_is_stored_by_the_next_program(cemeter
 @promise("or `unacknowledged` where no advisory came.")
 @promise("A message that was given up without an advisory")
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
+@pytest.mark.one_driver
 async def test_what_was_given_up_without_an_advisory_is_found(cemetery: Any, retention: str) -> None:
     """Nobody kept the first advisories. The second ones are purged, as if the servers had lost them."""
     here = await cemetery(retention=retention)

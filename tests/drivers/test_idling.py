@@ -52,6 +52,7 @@ async def test_a_batch_left_alone_is_kept_alive(hasty: NatsServer, connect: Conn
 @requirement(60)
 @known_fault("after 11 s of silence add() goes on saying yes to messages that are never stored")
 @known_fault("a batch that died, by a gap or by silence, takes nothing and says why")
+@pytest.mark.one_driver
 async def test_a_batch_that_the_server_must_have_forgotten_takes_nothing(hasty: NatsServer, connect: Connect) -> None:
     async with connect(hasty.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
@@ -73,6 +74,7 @@ async def test_a_batch_that_the_server_must_have_forgotten_takes_nothing(hasty: 
 @known_fault("after 11 s of silence add() goes on saying yes to messages that are never stored")
 @known_fault("after 10 s of silence one message is reported good before the error")
 @pytest.mark.parametrize("verb", ["publish", "publish_many", "commit", "ping"])
+@pytest.mark.one_driver
 async def test_a_batch_that_the_server_forgets_too_early_acknowledges_nothing(
     hasty: NatsServer, connect: Connect, verb: str
 ) -> None:

@@ -57,6 +57,7 @@ async def left(js: Any, name: str) -> list[int]:
 
 
 @promise("`stream_names`, `consumer_names` and `stream_subjects` return all pages at once.")
+@pytest.mark.one_driver
 async def test_more_streams_than_fit_a_page(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, top = nc.jetstream(), unique("L")
@@ -124,6 +125,7 @@ async def test_subjects_with_counts(server: Any, connect: Connect) -> None:
 
 @promise("`stream_names`, `consumer_names` and `stream_subjects` return all pages at once.")
 @pytest.mark.slow
+@pytest.mark.one_driver
 async def test_more_subjects_than_fit_a_page(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)

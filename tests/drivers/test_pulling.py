@@ -244,6 +244,7 @@ async def test_what_a_consumer_does_not_allow(server: Any, connect: Connect) -> 
 
 
 @known_fault("a fetch hangs, or times out with messages waiting")
+@pytest.mark.one_driver
 async def test_a_full_max_ack_pending_does_not_hang(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         _, sub = await pulling(nc, 2, max_ack_pending=1)
@@ -283,6 +284,7 @@ async def test_fetches_at_the_same_time_share(server: Any, connect: Connect) -> 
 
 
 @requirement(223)
+@pytest.mark.one_driver
 async def test_a_long_fetch_lives_on_heartbeats(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         _, sub = await pulling(nc, 0)
@@ -494,6 +496,7 @@ async def test_subscriptions_go_on_after_a_reset(server: Any, connect: Connect) 
 
 
 @promise('With `"overflow"` some clients get only what is too much for the rest')
+@pytest.mark.one_driver
 async def test_clients_of_a_priority_group(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await filled(nc, 2, priority_groups=["g"], priority_policy="overflow")

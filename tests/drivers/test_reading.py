@@ -135,6 +135,7 @@ async def test_the_last_messages_of_many_subjects(server: Any, connect: Connect)
 
 @requirement(134)
 @promise("all subjects, however many, at one sequence")
+@pytest.mark.one_driver
 async def test_more_subjects_than_a_server_answers_for(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)

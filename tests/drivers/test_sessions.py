@@ -50,6 +50,7 @@ async def test_a_publish_of_a_session_that_no_stream_takes_is_sent_again(server:
 
 
 @requirement(255, 256)
+@pytest.mark.one_driver
 async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)

@@ -178,6 +178,7 @@ async def take(source: Any, stored: list[int], until: int) -> None:
 
 
 @promise("Unconfirmed messages come again the next time")
+@pytest.mark.one_driver
 async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")

@@ -532,6 +532,7 @@ async def test_an_ordered_subscription_survives_what_others_do_to_its_consumer(s
 
 @promise("A stream that was deleted and created again is read from its first message (event `StreamRecreated`)")
 @pytest.mark.parametrize(("policy", "again"), [("all", 50), ("new", 5)])  # more than were read, and less
+@pytest.mark.one_driver
 async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning(
     server: Any, connect: Connect, policy: Any, again: int
 ) -> None:
@@ -550,6 +551,7 @@ async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_i
 
 
 @promise("is read on from the first message that is newer than the last one read (event `StreamRolledBack`)")
+@pytest.mark.one_driver
 async def test_an_ordered_subscription_reads_on_in_a_stream_that_came_back_shorter(
     server_for: Any, connect: Connect
 ) -> None:

@@ -59,9 +59,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return "trio" if "trio" in names else "asyncio"
 
 
-@pytest.fixture(params=[pytest.param("sockets", marks=pytest.mark.slow), "pipes"])
+@pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A server in memory, for a test that was written for a real one."""
+    """A server in memory, with sockets or without, for a test that was written for a real one."""
     with serve() if request.param == "sockets" else in_process() as running:
         yield running
 

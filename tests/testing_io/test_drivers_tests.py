@@ -2,8 +2,9 @@
 
 Each test function of these modules that takes the fixture ``server`` alone is run again with the one of ``conftest``.
 
-The fixture is a server on sockets, and then one without. A quick run has one driver for each test, chosen by its name.
-That all drivers do the same is shown against a real server.
+The fixture is a server on sockets, and then one without. A quick run has one driver for each test, without sockets. A
+slow run has another one besides, on sockets. Both are chosen by the name of the test. EFFORT=1 has all pairs. That
+all drivers do the same is shown against a real server.
 
 Not here: tests that stop a server, limit its permissions, or read its log.
 """
@@ -24,7 +25,8 @@ from tests.drivers import (
     test_sessions,
     test_subscribing,
 )
-from tests.drivers.conftest import DRIVERS, IN_CI
+from tests.drivers.conftest import DRIVERS
+from tests.effort import EFFORT, QUICK_DRIVERS, own_driver
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +49,6 @@ for _module in (
 TESTS = [name for name in globals() if name.startswith("test_") and "__" in name]
 
 
-QUICK = [name for name in DRIVERS if name not in IN_CI]
-
-
-def own_driver(name: str) -> str:
-    """On which driver a quick run has this test."""
-    return QUICK[crc32(name.encode()) % len(QUICK)]
-
-
 @pytest.fixture
 def driver(request: pytest.FixtureRequest) -> str:
     """The driver under test."""
@@ -63,14 +57,23 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test is parametrized with all drivers. It is slow on those that are not its own."""
+    """Each test is parametrized with all drivers and both servers, of which most runs take two pairs."""
     if "driver" in metafunc.fixturenames:
-        own = own_driver(metafunc.definition.originalname)
-        drivers = [pytest.param(each, marks=() if each == own else pytest.mark.slow) for each in DRIVERS]
-        metafunc.parametrize("driver", drivers, indirect=True)
+        test = metafunc.definition.originalname
+        quick, slow = (own_driver(test), "pipes"), (list(DRIVERS)[crc32(test.encode()) % len(DRIVERS)], "sockets")
+        pairs = [(each, server) for each in DRIVERS for server in ("sockets", "pipes")]
+        metafunc.parametrize(
+            ("driver", "server"),
+            [
+                pytest.param(*pair, marks=() if pair == quick else pytest.mark.slow)
+                for pair in pairs
+                if EFFORT >= 1 or pair in (quick, slow)
+            ],
+            indirect=True,
+        )
 
 
-def test_a_quick_run_has_each_driver_but_one() -> None:
+def test_a_quick_run_has_each_driver() -> None:
     assert len(TESTS) > 100
-    for driver in QUICK:
+    for driver in QUICK_DRIVERS:
         assert len([name for name in TESTS if own_driver(name) == driver]) > len(TESTS) / 8
