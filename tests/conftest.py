@@ -61,7 +61,7 @@ UNMEASURED = (
     "tests/transcripts/",
     *(f"tests/wire/test_{module}.py" for module in ("bulk_decoder", "equal_messages", "properties")),
 )  # fmt: skip
-"""Long tests of the core. What they reach others reach as well, so that is not measured again: it would take as long."""
+"""Long tests of the core. What they reach others reach as well, so it is not measured again."""
 WITHOUT_A_SERVER = ("not server", "core and not server")
 """Selections by marks that wait for no server."""
 _start = NatsServer.start
