@@ -51,17 +51,6 @@ CORE = (
     *(f"tests/test_{module}.py" for module in ("backoff", "errors", "names", "outbox", "ticket", "timers")),
 )
 """Where the core is tested, room by room. What runs there without a server covers it."""
-UNMEASURED = (
-    *(f"tests/client/test_{module}.py" for module in (
-        "at_once", "bulk_headers", "fast_total", "keepalive", "memory", "snapshot_empty", "write_back", "wrong_values",
-    )),
-    "tests/pair/",
-    *(f"tests/server/test_{module}.py" for module in ("consumer_following", "saved", "untrusted", "updates")),
-    "tests/server/test_pull_requests.py::test_what_is_said",
-    "tests/transcripts/",
-    *(f"tests/wire/test_{module}.py" for module in ("bulk_decoder", "equal_messages", "properties")),
-)  # fmt: skip
-"""Long tests of the core. What they reach others reach as well, so it is not measured again."""
 WITHOUT_A_SERVER = ("not server", "core and not server")
 """Selections by marks that wait for no server."""
 _start = NatsServer.start
@@ -98,8 +87,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("server")
         if place.startswith(CORE):
             item.add_marker("core")
-        if item.nodeid.startswith(UNMEASURED):
-            item.add_marker("no_cover")
     left_out = [item for item in items if is_left_out(item, config)]
     if left_out:
         items[:] = [item for item in items if not is_left_out(item, config)]
