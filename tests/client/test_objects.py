@@ -293,6 +293,42 @@ def test_a_link_that_is_full() -> None:
     assert put.put.size == 2
 
 
+def test_a_chunk_that_waited_for_a_link_that_was_lost_waits_for_the_count() -> None:
+    """What is written between two links comes first on the next one: such a chunk would overtake those before it."""
+    put = Scripted()
+    put.sent(None)
+    for size in (1_000_000, 1_000_000, 900_000):
+        put.h.session.publish_message("other", bytes(size))
+    put.put.add(b"1", put.h.now)
+    put.h.lose()
+    put.h.now += 1
+    put.h.session.handle_timeout(put.h.now)
+    put.h.connect()
+    put.counted(0)
+    assert [pub.payload for pub in put.h.answer(lambda pub: ok(8 + int(pub.payload)))] == [b"0", b"1"]
+
+
+def test_a_batch_that_breaks_before_the_next_chunk() -> None:
+    h = Harness()
+    store = ObjectStore(h.js, SPACE, ObjectStoreConfig.of("B"))
+    put = store.put("x", now=h.now)
+    h.answer(lambda pub: ABSENT)
+    put.add(b"0", h.now)
+    (first,) = h.answer(lambda pub: {"type": "ack", "seq": 1, "msgs": 16})
+    put.add(b"1", h.now)
+    assert put.ready().done
+    (second,) = h.published()
+    assert second.reply is not None
+    h.deliver(second.reply, json.dumps({"type": "gap", "last_seq": 2, "seq": 3}).encode())
+    put.add(b"2", h.now)  # it is kept, and sent by the next batch
+    commit = h.published()[-1]
+    assert commit.reply is not None
+    batch = first.reply.decode().split(".")[-6] if first.reply else ""
+    h.deliver(commit.reply, json.dumps({"stream": "OBJ_B", "seq": 1, "batch": batch, "count": 1}).encode())
+    h.advance(0.06)
+    assert put.phase is PutPhase.COUNTING
+
+
 def test_options() -> None:
     put = Scripted(headers={"A": ("1", "2")}, metadata={"m": "x"})
     wrong: list[Any] = [

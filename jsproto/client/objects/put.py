@@ -45,6 +45,7 @@ from jsproto.client.objects.object_options import PutOptions
 from jsproto.client.objects.sending import AcknowledgedSender, FastSender, Sender
 from jsproto.enums import IdentityEnum
 from jsproto.errors import (
+    ConnectionLostError,
     Error,
     LocalProtocolError,
     ObjectChangedError,
@@ -271,6 +272,9 @@ class Put(Live):
                 break
             while session.congested:  # others have written meanwhile
                 yield session.sendable()
+            yield sender.ready()  # it may have broken meanwhile
+            if not session.is_connected:  # what waits for the next link would come before the count
+                raise ConnectionLostError("the link was lost")
             sender.send(chunk, f"{self.nuid}.{sent}", session.now)
             sent += 1
             self._sent = max(self._sent, sent)
