@@ -680,8 +680,8 @@ class BucketNotFoundError(BucketError):
 class BucketExistsError(BucketError):
     """A bucket of that name exists, with another configuration."""
 
-    def __init__(self, bucket: str) -> None:
-        super().__init__(bucket, "it exists with another configuration: bind to it, or change it by update_bucket")
+    def __init__(self, bucket: str, verb: str = "update_bucket") -> None:
+        super().__init__(bucket, f"it exists with another configuration: bind to it, or change it by {verb}")
 
 
 class BadBucketError(BucketError):

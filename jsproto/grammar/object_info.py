@@ -144,7 +144,7 @@ class ObjectInfo:
         return as_datetime(self.timestamp)
 
     def sha256(self) -> bytes | None:
-        """The digest, 32 bytes. None: there is none, or none of this kind."""
+        """The digest, 32 bytes. None where it has another kind, or is missing."""
         found = _SHA256.fullmatch(self.digest)
         return None if found is None else urlsafe_b64decode(f"{found[1]:=<44}")
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.api_errors import StreamNameExistError
 from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.objects import get
 from jsproto.client.objects.put import PutPhase
 from jsproto.client.objects.watching import ObjectWatch
 from jsproto.errors import (
+    BucketExistsError,
     BucketNotFoundError,
     DigestMismatchError,
     Error,
@@ -53,7 +53,7 @@ def test_a_bucket_is_a_stream() -> None:
     config = side.ask("stream_info", "OBJ_B").config
     assert (config.subjects, config.discard, config.allow_batched) == (["$O.B.C.>", "$O.B.M.>"], "new", True)
     assert side.ask("create_object_store", "B", description="d", ttl=60).config.ttl == 60.0
-    with pytest.raises(StreamNameExistError):
+    with pytest.raises(BucketExistsError, match="update_object_store"):
         side.ask("create_object_store", "B", ttl=61)
     side.ask("create_stream", StreamConfig("ORDERS", subjects=["o"]))
     assert side.ask("object_store", "B").space.stream == "OBJ_B"

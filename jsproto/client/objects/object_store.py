@@ -16,6 +16,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from jsproto.api_errors import StreamNameExistError
 from jsproto.client.objects.describing import Judge, Place, Script, existing, of_store, present, purge_chunks, store
 from jsproto.client.objects.get import Get, open_get
 from jsproto.client.objects.linking import followed, make_link
@@ -24,7 +25,7 @@ from jsproto.client.objects.object_options import RESUME_FOR, GetOptions, MetaOp
 from jsproto.client.objects.put import Put
 from jsproto.client.objects.watching import ObjectWatch, open_watch
 from jsproto.client.read.single import ReadLevel
-from jsproto.errors import ObjectChangedError, ObjectExistsError
+from jsproto.errors import BucketExistsError, ObjectChangedError, ObjectExistsError
 from jsproto.grammar.object_info import ObjectInfo, ObjectLink, ObjectSpace
 from jsproto.grammar.object_store_config import ObjectStoreConfig, ObjectStoreStatus
 from jsproto.grammar.options import checked, explained
@@ -255,6 +256,14 @@ class ObjectStore:
     def _open(self, place: Place, name: str, now: float, level: ReadLevel | None, asked: GetOptions) -> Script[Get]:
         there, info = yield from followed(place, name, now, level)
         return (yield from open_get(there, info, asked["start"], asked["end"]))
+
+
+def new_store(js: JetStream, name: str, asked: Ticket[StreamInfo]) -> Generator[Ticket[Any], Any, ObjectStore]:
+    """A script: ``bind_store`` to the stream that is to be created. BucketExistsError where another one is there."""
+    try:
+        return (yield from bind_store(js, name, asked))
+    except StreamNameExistError as error:
+        raise BucketExistsError(name, "update_object_store") from error
 
 
 def bind_store(js: JetStream, name: str, asked: Ticket[StreamInfo]) -> Generator[Ticket[Any], Any, ObjectStore]:

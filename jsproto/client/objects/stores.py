@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from jsproto.client.objects.describing import Script, of_store
-from jsproto.client.objects.object_store import ObjectStore, bind_store
+from jsproto.client.objects.object_store import ObjectStore, bind_store, new_store
 from jsproto.client.read.reads import Reads
 from jsproto.grammar.object_info import bucket_of, stream_of
 from jsproto.grammar.object_store_config import ObjectStoreConfig, ObjectStoreOptions, ObjectStoreStatus
@@ -36,7 +36,7 @@ class ObjectStores(Reads):
         """Create a bucket of objects, or find it with the same configuration. ``options``: see ``ObjectStoreOptions``.
 
         The ticket fails with:
-            StreamNameExistError: the bucket exists with another configuration.
+            BucketExistsError: the bucket exists with another configuration.
 
         Raises:
             LocalProtocolError: the name, or an option, cannot be.
@@ -44,7 +44,7 @@ class ObjectStores(Reads):
         """
         js = self._whole
         config = ObjectStoreConfig.of(name, js.session.server, **options)
-        return js.session.run(bind_store(js, name, js.create_stream(config.stream, now=now, timeout=timeout)))
+        return js.session.run(new_store(js, name, js.create_stream(config.stream, now=now, timeout=timeout)))
 
     def object_store(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[ObjectStore]:
         """Bind to a bucket of objects that exists.

@@ -66,7 +66,7 @@ class HasObjectStores(Asks):
             timeout: of each question of the bucket, too, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
-            StreamNameExistError: the bucket exists with another configuration.
+            BucketExistsError: the bucket exists with another configuration. ``update_object_store()`` changes it.
             UnsupportedByServerError: the server is too old for an option that was given.
         """
         asked = named(ObjectStoreOptions, options)
