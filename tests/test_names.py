@@ -27,6 +27,11 @@ def test_each_name_comes_from_where_type_checkers_look() -> None:
     assert {*jsproto.__all__} <= {*dir(jsproto)}
 
 
+def test_a_module_is_imported_when_it_is_named() -> None:
+    """Whoever has imported a part of the core has it without asking."""
+    assert jsproto.__getattr__("errors") is jsproto.errors
+
+
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'jsproto' has no attribute 'Nothing'"):
         _ = jsproto.Nothing

@@ -85,11 +85,9 @@ def create(
 def _last(js: JetStream, keys: KeySpace, key: str, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
     """The revision of the marker of ``key``, 0 without one. KeyExistsError where it has a value."""
     present = yield from last_entry(js, keys, key, timeout)
-    if present is None:
-        return 0
-    if not present.is_marker:
+    if present is not None and not present.is_marker:
         raise KeyExistsError(keys.bucket, key, present.revision)
-    return present.revision
+    return 0 if present is None else present.revision
 
 
 def present_revision(error: StreamWrongLastSequenceError) -> int | None:

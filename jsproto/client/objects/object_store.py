@@ -282,11 +282,10 @@ def _status(bucket: str, asked: Ticket[StreamInfo]) -> Script[ObjectStoreStatus]
 
 
 def _info(place: Place, name: str, now: float, level: ReadLevel | None, deleted: bool) -> Script[ObjectInfo]:
-    if deleted:
-        found = yield from present(place, name, now, level=level)
-        if found is not None:
-            return found.info
-    return (yield from existing(place, name, place.now if deleted else now, level=level))
+    if not deleted:
+        return (yield from existing(place, name, now, level=level))
+    found = yield from present(place, name, now, level=level)
+    return found.info if found is not None else (yield from existing(place, name, place.now, level=level))
 
 
 def _delete(place: Place, name: str, mtime: int | None, now: float) -> Script[ObjectInfo]:
