@@ -339,17 +339,17 @@ COPIES: Final = [b"%d" % number for number in range(30)]
 
 
 async def origin() -> None:
-    """Store what is to be copied, each message once."""
+    """Store what is to be copied, each message under its own sequence. Servers forget the ids of jobs that are done."""
     while True:
         with suppress(Error, OSError):
             async with connect(URL, timeout=2) as nc:
                 js = nc.jetstream()
-                await js.create_stream("FROM", subjects=["s"], storage="file", retention="workqueue")
+                found = await js.create_stream("FROM", subjects=["s"], storage="file", retention="workqueue")
                 await js.create_stream(
                     "TO", subjects=["copies.s"], storage="file", allow_batched=True, allow_direct=True
                 )
-                for payload in COPIES:
-                    await js.publish("s", payload, msg_id=payload.decode())
+                for number in range(found.state.last_seq, len(COPIES)):
+                    await js.publish("s", COPIES[number], expected_last_seq=number)
                 return
         await asyncio.sleep(0.2)
 
