@@ -123,9 +123,10 @@ def test_streams_of_unequal_length() -> None:
 def test_tasks_for_the_cores_of_a_session(source: Any) -> None:
     """As ``register`` has seen them, wherever a read is planned."""
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=48))
-    dumps, loads = cloudpickle.dumps, cloudpickle.loads
-    kind = loads(dumps(_for_session(session)))  # type: ignore[arg-type,no-untyped-call]
-    registered = loads(dumps(kind({"servers": "nats://x", "stream": "S"})))  # type: ignore[no-untyped-call]
+    for_session: Any = _for_session
+    pickle: Any = cloudpickle
+    kind = pickle.loads(pickle.dumps(for_session(session)))
+    registered = pickle.loads(pickle.dumps(kind({"servers": "nats://x", "stream": "S"})))
     assert isinstance(registered, JetStreamDataSource)
     assert registered.name() == "jetstream"
     reader: Any = registered.reader(COLUMNS)
@@ -136,7 +137,7 @@ def test_tasks_for_the_cores_of_a_session(source: Any) -> None:
         def sparkContext(self) -> Any:
             raise PySparkException("no")
 
-    assert _for_session(Remote()) is JetStreamDataSource  # type: ignore[arg-type]
+    assert for_session(Remote()) is JetStreamDataSource
 
 
 @promise("A query looks for new ones while it runs")
