@@ -199,7 +199,7 @@ def test_a_checkpoint_that_is_older_than_the_target(
     shutil.rmtree(copying.checkpoint)
     shutil.copytree(tmp_path / "backup", copying.checkpoint)
     with pytest.raises(
-        StreamingQueryException, match="WriteError: rows of .*: the stream has micro-batch 2 of this query"
+        StreamingQueryException, match=r"WriteError: stream \w+: rows of .*: the stream has micro-batch 2 of this query"
     ):
         run(3)
     assert data_of(js, target) == Counter(range(1, 301))
