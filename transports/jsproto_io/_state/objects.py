@@ -25,7 +25,8 @@ from jsproto_io._state.common import MAX_POP, ended, waiting, warn_unclosed
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
 
-AT_ONCE: Final = 8  # chunks taken at once: their digest is computed meanwhile
+AT_ONCE: Final = 1024 * 1024
+"""Bytes of chunks taken at once. Their digest is computed meanwhile."""
 STARTS: Final = 5  # how often a whole object is read that is replaced again and again
 
 Progress: TypeAlias = Callable[[int], object]
@@ -165,6 +166,7 @@ class ObjectReaderBase:
     def __init__(self, core: Get) -> None:
         self._core = core
         self._taken: deque[bytes] = deque()
+        self._most = max(AT_ONCE // core.info.max_chunk_size, 1)
 
     def __repr__(self) -> str:
         return f"<ObjectReader of {self.info.name!r}: {self.received} of {self.info.size} bytes>"
@@ -179,7 +181,7 @@ class ObjectReaderBase:
 
     def _take_ready(self, now: float) -> Ticket[Any] | None:
         """Take what was received. Without anything, a ticket to wait for, and None at the end."""
-        self._taken.extend(self._core.pop_many(AT_ONCE, now))
+        self._taken.extend(self._core.pop_many(self._most, now))
         return None if self._taken or self._core.finished else self._core.readable()
 
     @property
