@@ -31,6 +31,7 @@ from jsproto.grammar.stored import StoredMsg, stored_header
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
+from tests.marks import requirement
 
 WRONG = {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence: 7"}}
 IN_FLIGHT = {"error": {"code": 400, "err_code": 10164, "description": "wrong last sequence"}}
@@ -308,6 +309,7 @@ def test_a_chunk_that_waited_for_a_link_that_was_lost_waits_for_the_count() -> N
     assert [pub.payload for pub in put.h.answer(lambda pub: ok(8 + int(pub.payload)))] == [b"0", b"1"]
 
 
+@requirement(93)
 def test_a_batch_that_breaks_before_the_next_chunk() -> None:
     h = Harness()
     store = ObjectStore(h.js, SPACE, ObjectStoreConfig.of("B"))
