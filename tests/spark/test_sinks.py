@@ -144,7 +144,8 @@ def test_expected_sequences(spark: SparkSession, js: JetStream, stream: Made, sa
     rows = spark.sql(f"SELECT '{name}.1' subject, 'new' data, 1L expected_last_subject_seq")
     save(rows, name, delivery="atomic", markerSubject=name)
     with pytest.raises(
-        PySparkException, match=r"WriteError: stream \w+: rows 0 to 0 of partition 0 were not stored: .*wrong last sequence"
+        PySparkException,
+        match=r"WriteError: stream \w+: rows 0 to 0 of partition 0 were not stored: .*wrong last sequence",
     ):
         save(rows, name, delivery="atomic", markerSubject=name)
     assert [message.data for message in js.get_batch(name, subject=f"{name}.1")] == [b"1", b"new"]
