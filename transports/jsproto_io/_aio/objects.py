@@ -171,7 +171,7 @@ class ObjectStore(ObjectStoreBase):
             ObjectChangedError: with ``if_revision``, the revision is another one.
             ObjectDamagedError: the stream has lost chunks, or has some twice.
             APIError, BatchError: the server refuses, for example because the bucket is full.
-            Any error of the source.
+            Exception: what the source raises.
 
         Raises:
             ObjectChunksLeftError: it failed, and chunks are left, or may be. The cause says why.
