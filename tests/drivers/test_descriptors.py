@@ -43,8 +43,8 @@ async def test_a_lost_connection_ends_after_so_many_attempts(connect: Connect) -
             await nc.flush()
             await anyio.sleep(PAUSE)  # a link that was shorter counts as a failed attempt
             with no_descriptors():
-                server.disconnect()
                 began = anyio.current_time()
+                server.disconnect()
                 while not nc.is_closed:
                     with suppress(Error):
                         await nc.flush()
