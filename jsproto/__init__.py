@@ -1,77 +1,12 @@
 """NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
 
 A client that embeds the protocol starts here. ``Session`` takes bytes in and gives bytes out. ``JetStream`` is the API
-on it. The conversations (``FastPublisher``, ``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``,
-``DirectBatch``, ``LastMessages``, ``Snapshot``, ``Subscription``) speak messages through an ``Outbox``, so they fit
-into any client. Applications use ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
+on it. The conversations speak messages through an ``Outbox``, so they fit into any client: ``FastPublisher``,
+``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``, ``DirectBatch``, ``LastMessages``, ``Snapshot`` and
+``Subscription``. Applications use a driver: ``jsproto_io.sync``, ``jsproto_io.asyncio`` or ``jsproto_io.trio``.
 
-Map of the house. A room imports only from those above it, and the two roles never import each other::
-
-    (base)          errors, api_errors    every error by name, and one class for each code of the server
-                    events                facts for the application
-                    ticket                one outstanding answer, and the shared one of ready() and readable()
-                    timers, backoff       named deadlines, and how long to wait before a retry
-                    outbox                the seam between conversations and the client that carries them
-    grammar/        text to values and back: subjects, header blocks, JSON, ack subjects, times, numbers
-    wire/           bytes to frames and back
-                      decoder, encoder            any frame, in both roles
-                      bulk_decoder, bulk_encoder  the same by the thousand
-                      frames, limits              one class for each verb, and what is too long
-    rules/          tables and counters of the protocol
-                      table                            how a table of phases is written
-                      link, fast_batch, atomic_batch   phases, steps and what follows
-                      ordered, consistent_read         the same for two readers of the client
-                      sourcing, delivery_log           the same for the sourcing end, and its two sequences
-                      window, sequence_gaps, status    flow control, lost deliveries, statuses of consumers
-    client/         the client role
-                      jetstream, scripts   the API, and requests that take several steps
-      connection/     session (the one that hosts conversations), link, server_pool, requests, subscription
-      publish/        fast (fast ingest), atomic (batches), pipelined (an ack for each), advisories
-      copy/           copies of streams: copier (what is stored), columns (many copies at once), target (where to go on)
-      consume/        pull, push, ordered, sourcing, resuming (both of them), subscribe, message (acks), heartbeats,
-                      prefetch, priority
-      read/           direct, single, multi, snapshot, retry, consistent_session (token and levels),
-                      consistency (which answers can be believed), consistent_batch (many messages)
-      bucket/         buckets of keys and values: bucket (the verbs), manage, entries, writes, watch, listing,
-                      lock
-    server/         the server role, checked against transcripts of nats-server
-                      server, session, inlet
-      store/ publish/ consume/ read/ replication/ api/
-    testing/        both roles in one process, with one seed: Pair, Network
-
-Where to look. Ordering and loss: ``rules.sequence_gaps``, ``client.consume.ordered``. Retry: ``backoff``,
-``client.connection.server_pool``. Flow control: ``rules.window``, ``client.consume.prefetch``,
-``client.consume.flow_control``. Acknowledgement: ``client.consume.message``, ``client.publish.fast``. Time: ``timers``.
-Each room of a role has a map of its own.
-
-Glossary::
-
-    ack               an answer of the server to a publish, or of the client to a delivery
-    advisory          a message by which the server reports an event, such as an abandoned batch
-    atomic batch      messages that are stored together or not at all (ADR-50)
-    bucket            keys and values in a stream: each key is a subject, each value a message (ADR-8)
-    bulk              many messages in one call: a lower price and the same result
-    consumer          the server's cursor over a stream. It delivers messages and counts acks
-    conversation      a machine that speaks messages through an outbox: one publish batch, one read, one subscription
-    delivery          a message from a consumer. Its ack subject carries its numbers
-    Direct Get        a read of stored messages that any replica may answer (ADR-31)
-    driver            the loop that moves bytes, time and wake-ups between a socket and a session
-    fast ingest       a batch with one ack for every so many messages, and a window (ADR-50)
-    flow              how many messages the server acknowledges at once in fast ingest
-    frame             one verb of the wire with its fields, or a run of messages
-    gap               numbers that are missing in a sequence which rises by one
-    inbox             a subject of one client alone, for answers
-    link              one connection to one server. A session survives its links
-    marker            the message that says that a key of a bucket was deleted, or has expired
-    outbox            what a conversation sends through: publish, subscribe, tickets, events
-    page              the part of a Direct Get batch that one request asks for
-    run               messages that follow each other and come, or go, as one value
-    revision          the stream sequence of a value or a marker in a bucket
-    session           a client's logical connection: it routes messages to conversations and owns the link
-    sid               the number by which a subscription is known on the wire
-    stream sequence   the number of a message in its stream. The consumer sequence counts deliveries
-    ticket            one outstanding answer, completed exactly once
-    window            how many messages may be under way without an ack
+The README of this folder has the map and the glossary. The two roles, ``client`` and ``server``, never import each
+other.
 """
 
 from __future__ import annotations
