@@ -5,8 +5,7 @@ on it. The conversations speak messages through an ``Outbox``, so they fit into 
 ``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``, ``DirectBatch``, ``LastMessages``, ``Snapshot`` and
 ``Subscription``. Applications use a driver: ``jsproto_io.sync``, ``jsproto_io.asyncio`` or ``jsproto_io.trio``.
 
-The README of this folder has the map and the glossary. The two roles, ``client`` and ``server``, never import each
-other.
+The README of this folder has the map, its TOUR the glossary. The roles import nothing of each other.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "
 TOP_LEVEL: Final = {
     ".ci", ".gitattributes", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports",
 }  # fmt: skip
-# Names that were replaced by the field's standard terms (the glossary in ``jsproto/README.md`` has those).
+# Names that were replaced by the field's standard terms (the glossary in ``jsproto/TOUR.md`` has those).
 OLD_NAMES: Final = frozenset(
     {
         "Answers", "AsyncPublisher", "Backbone", "Backlog", "Break", "Chance", "Copies", "Cut", "Delivered",
