@@ -87,19 +87,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("server")
         if place.startswith(CORE):
             item.add_marker("core")
-    left_out = [item for item in items if is_left_out(item, config)]
-    if left_out:
-        items[:] = [item for item in items if not is_left_out(item, config)]
-        config.hook.pytest_deselected(items=left_out)
+    if EFFORT < 1 and not config.getoption("keyword") and all(place.is_dir() for place in places(config)):
+        slow_too = "slow" in config.getoption("markexpr")
+        left_out = {item: None for item in items if is_left_out(item, slow_too=slow_too)}
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid))
 
 
-def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
+def is_left_out(item: pytest.Item, *, slow_too: bool) -> bool:
     """Whether a run leaves a test out where nobody names a file or a keyword: it is slow, or another driver has it."""
-    if EFFORT >= 1 or config.getoption("keyword") or not all(place.is_dir() for place in places(config)):
-        return False
-    if item.get_closest_marker("slow") and "slow" not in config.getoption("markexpr"):
+    if not slow_too and item.get_closest_marker("slow"):
         return True
     marker = item.get_closest_marker("one_driver")
     return marker is not None and item.callspec.params["driver"] != own_driver(item.originalname)  # type: ignore[attr-defined]
