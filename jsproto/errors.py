@@ -13,11 +13,10 @@ from __future__ import annotations
 import builtins
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jsproto.grammar.acks import PubAck
 
 MAX_QUOTED = 256  # bytes of the offending input that an error keeps

@@ -6,13 +6,11 @@ alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from jsproto._event import event
-
-if TYPE_CHECKING:
-    from jsproto.errors import APIError, Error, InternalError
-    from jsproto.grammar.config import ServerInfo
+from jsproto.errors import APIError, Error, InternalError
+from jsproto.grammar.config import ServerInfo
 
 
 @event

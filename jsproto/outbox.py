@@ -18,14 +18,13 @@ Not here: how a session carries messages (``client.connection.session``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-if TYPE_CHECKING:
-    from jsproto.errors import Error, PermissionsViolationError
-    from jsproto.events import Event
-    from jsproto.grammar.config import ServerInfo
-    from jsproto.ticket import Ticket
-    from jsproto.wire.frames import Msg, MsgRun, PlainRun, RawMsg
+from jsproto.errors import Error, PermissionsViolationError
+from jsproto.events import Event
+from jsproto.grammar.config import ServerInfo
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg, MsgRun, PlainRun, RawMsg
 
 
 class Conversation:

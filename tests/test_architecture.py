@@ -41,6 +41,7 @@ ALLOWED: Final = frozenset(
 )  # fmt: skip
 ALLOWED_NAMES: Final = {
     ("jsproto", "importlib", "import_module"),  # of its own modules, when one of their names is used
+    ("jsproto._lend", "sys", "modules"),  # of its own, too
     *(("jsproto.grammar.times", "datetime", name) for name in ("UTC", "datetime", "timedelta")),
 }
 
@@ -50,15 +51,18 @@ ASKS_A_CLOCK: Final = frozenset({"fromtimestamp", "now", "today", "utcfromtimest
 # What the standard library gives without an import and a pure core has no use for.
 IMPURE_BUILTINS: Final = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"})
 
-# Part of the core -> the parts it may import at run time. "base" is the modules beside the folders.
+# Part of the core -> the parts it may import at run time. "base" is the modules beside the folders but two: "outbox",
+# the seam of the client, and "events".
 LAYERS: Final = {
     "base": {"base"},
     "grammar": {"base", "grammar"},
     "wire": {"base", "grammar", "wire"},
     "rules": {"base", "grammar", "wire", "rules"},
-    "client": {"base", "grammar", "wire", "rules", "client"},
-    "server": {"base", "grammar", "wire", "rules", "server"},
-    "testing": {"base", "grammar", "wire", "rules", "client", "server", "testing"},
+    "events": {"base", "grammar"},
+    "outbox": {"base", "events", "grammar", "wire"},
+    "client": {"base", "events", "outbox", "grammar", "wire", "rules", "client"},
+    "server": {"base", "events", "outbox", "grammar", "wire", "rules", "server"},
+    "testing": {"base", "events", "outbox", "grammar", "wire", "rules", "client", "server", "testing"},
 }
 # Inside a role: room -> the rooms and files beside it that it may import at run time. A file not named here stands
 # above all rooms of its role.
@@ -81,7 +85,7 @@ ROOMS: Final = {
     "server.api": {"store", "publish", "consume", "read", "replication", "inlet", "routing", "api"},
 }
 # And those that it may import besides for annotations alone.
-ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
+ANNOTATIONS: Final = {"base": {"grammar"}}
 
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
 # The modules that may ask for the time of day: a server stamps messages with it, and a delay ends at a moment.

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Unpack, cast
 
+from jsproto._lend import lend
 from jsproto.client.bucket.bucket import Bucket, bind_bucket, new_bucket
 from jsproto.client.bucket.bucket_options import KeyOptions, NewBucketOptions
 from jsproto.client.bucket.entries import of_bucket
@@ -36,6 +37,7 @@ from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.client.publish.publish_options import (
     MAX_MESSAGES,
+    AcknowledgedOptions,
     AtomicBatchOptions,
     AtomicOptions,
     BatchIdOptions,
@@ -296,3 +298,6 @@ def _pub_ack(message: Msg) -> PubAck:
     if isinstance(answer, APIError):
         raise answer
     return answer
+
+
+lend(JetStream, AcknowledgedOptions, to="jsproto.client")

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from jsproto._event import event
+from jsproto._lend import lend
 from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.api import api_error
 from jsproto.grammar.bodies import MAX_UINT64, escaped, loads, text, uint64
@@ -311,3 +312,6 @@ def _error(error: APIError) -> str:
 def _object(pieces: list[str]) -> bytes:
     # Text that UTF-8 cannot encode can only be an echo of what a peer sent: it becomes question marks.
     return ("{" + ",".join(pieces) + "}").encode("utf-8", "replace")
+
+
+lend(PubAck, to="jsproto.errors")

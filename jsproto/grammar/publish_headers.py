@@ -16,9 +16,10 @@ Not here: when a schedule is due (``cron``), the headers of atomic batches (``ba
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from jsproto.errors import BadSubjectError, LocalProtocolError, UnsupportedByServerError, WrongTypeError
+from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.cron import AT, EVERY, check_cron
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.durations import format_duration, parse_duration
@@ -26,9 +27,6 @@ from jsproto.grammar.fields import checked_word, nearest
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Duration, Instant, format_timestamp, instant, nanoseconds
-
-if TYPE_CHECKING:
-    from jsproto.grammar.config import ServerInfo
 
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 MSG_ID: Final = "Nats-Msg-Id"

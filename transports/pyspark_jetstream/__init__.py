@@ -13,20 +13,23 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 try:
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 except ModuleNotFoundError as error:  # of this name, so that ``python -m`` makes one line of it
     what = f"{error.name} is not installed: pip install 'jsproto[spark]', or 'jsproto[pipelines]' for its programs"
     raise ModuleNotFoundError(what, name=__name__) from error
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamWriter
 
 __all__ = ["DefaultSource", "JetStreamDataSource", "register"]
 

@@ -26,11 +26,14 @@ from jsproto.client.bucket.manage import read_config, space_of, status
 from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch, patterns_of
 from jsproto.client.bucket.writes import create, written
+from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.client.read.single import ReadLevel
 from jsproto.errors import BucketExistsError, LocalProtocolError
+from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import MAX_UINT64
 from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
 from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry
+from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.lock_holder import LockHolder
 from jsproto.grammar.options import explained, of_flag, of_range, or_none
@@ -40,9 +43,6 @@ from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
-    from jsproto.client.read.consistent_session import ConsistentSession
-    from jsproto.grammar.acks import PubAck
-    from jsproto.grammar.config import StreamInfo
 
 _of_last: Final = of_range(0, MAX_UINT64)
 _of_last_or_none: Final = or_none(_of_last)

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from jsproto._lend import lend
 from jsproto.client.connection.connect_options import Address, ConnectOptions
 from jsproto.client.connection.drain import drain
 from jsproto.client.connection.lame_duck import LameDuckMove
@@ -873,3 +874,6 @@ class Session(BulkOutbox):
         for ticket in tickets:
             ticket.fail(error)
             self.completed(ticket)
+
+
+lend(Session, to="jsproto.client.connection")

@@ -18,10 +18,11 @@ Not here: finding or creating the consumer (``subscribe``), the buffer and the s
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.consume_options import PushOptions
+from jsproto.client.consume.consumers import Consumers
 from jsproto.client.consume.message import NAK, Acker, ConsumerMsg, is_ack_of, send_ack
 from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
@@ -33,16 +34,13 @@ from jsproto.errors import (
     PermissionsViolationError,
 )
 from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
+from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.grammar.options import checked
 from jsproto.rules.sequence_gaps import UNKNOWN, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
-
-if TYPE_CHECKING:
-    from jsproto.client.consume.consumers import Consumers
-    from jsproto.grammar.consumer import ConsumerInfo
 
 D = TypeVar("D", bound=ConsumerMsg)
 

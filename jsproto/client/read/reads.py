@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Unpack
 
+from jsproto._lend import lend
 from jsproto.client.connection.questions import not_available
 from jsproto.client.connection.requests import Question
 from jsproto.client.connection.session import Session
@@ -254,3 +255,6 @@ class Reads:
 
 def _long_info(stream: str, message: Msg) -> StreamInfo:
     return StreamInfo.from_json(decode_response(message.payload, HARD_MAX_PAYLOAD, f"stream {stream}"))
+
+
+lend(Reads, to="jsproto.client.read")

@@ -63,15 +63,15 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
+from jsproto.grammar.config import ServerInfo, StreamInfo
 from jsproto.grammar.position import StreamPosition
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import Point
 from jsproto.rules.position import StreamFacts, Verdict, judge
 from jsproto.ticket import Live, Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.read.reads import Reads
-    from jsproto.grammar.config import ServerInfo, StreamInfo
-    from jsproto.grammar.times import Point
 
 CATCH_UP_BYTES: Final = 64 * 1024  # asked for at once, at least, so that a few writers are not faster
 MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read

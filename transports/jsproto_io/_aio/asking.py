@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.grammar.times import seconds
+from jsproto.ticket import Ticket
 from jsproto_io._state.common import Timeout
 
 if TYPE_CHECKING:
-    from jsproto.client.jetstream import JetStream as CoreJetStream
-    from jsproto.ticket import Ticket
     from jsproto_io._aio.connection import Connection
 
 T = TypeVar("T")

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, Unpack
 
+from jsproto._lend import lend
 from jsproto.client.connection.drain import end
 from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -809,3 +810,6 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         if connection._session.congested and not self._is_over:
             await connection._make_room()
         await connection._wait(connection._call(lambda now: self._core.ready(), coalesce=True))
+
+
+lend(Connection, FastPublisher, JetStream, to=__package__)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
     from jsproto_io._aio.consuming import JSMsg, PullSubscription
 
-JobCallback: TypeAlias = "Callable[[JSMsg], object]"
-ErrorCallback: TypeAlias = "Callable[[JSMsg, BaseException], object]"
+JobCallback: TypeAlias = Callable[["JSMsg"], object]
+ErrorCallback: TypeAlias = Callable[["JSMsg", BaseException], object]
 
 
 class ConsumeContext(ConsumeContextBase["JSMsg"], Workers, Managed):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, Unpack
 
+from jsproto._lend import lend
 from jsproto.client.connection.drain import end
 from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -796,3 +797,6 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         if connection._session.congested and not self._is_over:
             connection._make_room()
         connection._wait(connection._call(lambda now: self._core.ready(), coalesce=True))
+
+
+lend(Connection, FastPublisher, JetStream, to=__package__)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+from jsproto._lend import lend
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.consume_options import (
     ConsumeOptions,
@@ -22,7 +23,7 @@ from jsproto.client.consume.consume_options import (
     SilenceOptions,
 )
 from jsproto.client.consume.fetch import Fetch
-from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
+from jsproto.client.consume.message import ACK, Acker, ConsumerMsg, ack_sync, nak, send_ack, term
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
@@ -41,13 +42,13 @@ from jsproto_io._state.common import Timeout
 from jsproto_io._state.consuming import ConsumerNames, PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
-    from jsproto.client.consume.message import Acker
     from jsproto_io._blocking.connection import Connection
 
-    class ConnectionAcker(Acker["JSMsg"]):
-        """What a connection has given its ``facade``."""
 
-        facade: Connection
+class ConnectionAcker(Acker["JSMsg"]):
+    """What a connection has given its ``facade``."""
+
+    facade: Connection
 
 
 class JSMsg(ConsumerMsg):
@@ -644,3 +645,6 @@ class Consuming(Asks):
             lambda now: self._core.pull_consumer(info, JSMsg, facade=self._connection, priority=place, **silence)
         )
         return PullSubscription(core, info.config, self._core, self._connection, owned=owned)
+
+
+lend(JSMsg, PullSubscription, to=__package__)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from jsproto.client.connection.message_buffer import BufferOptions
 from jsproto.client.consume.consume_options import SourceOptions
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.options import explained, named
 from jsproto.grammar.times import seconds
@@ -24,7 +25,6 @@ from jsproto_io._state.common import MAX_POP, Timeout
 from jsproto_io._state.sourcing import SourcingSubscriptionBase, leave
 
 if TYPE_CHECKING:
-    from jsproto.client.jetstream import JetStream as CoreJetStream
     from jsproto_io._blocking.connection import Connection
 
 

@@ -19,6 +19,7 @@ from jsproto.client.consume.consume_options import (
     SubscriptionOptions,
 )
 from jsproto.client.consume.subscribe import SubscriptionSpec
+from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.options import explained, split
@@ -33,7 +34,6 @@ from jsproto_io._state.consuming import listed
 from jsproto_io._state.subscribing import Pushed
 
 if TYPE_CHECKING:
-    from jsproto.client.jetstream import JetStream as CoreJetStream
     from jsproto_io._blocking.connection import Connection
 
 

@@ -8,7 +8,6 @@ Not here: the verbs that wait (``_blocking.buckets`` and ``_aio.buckets``).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from jsproto.client.bucket.bucket import Bucket
 from jsproto.client.bucket.bucket_session import BucketSession
@@ -19,9 +18,7 @@ from jsproto.grammar.bucket_keys import KeyValueEntry
 from jsproto.grammar.session_token import SessionToken
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_POP, ended, waiting, warn_unclosed
-
-if TYPE_CHECKING:
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.shared import ConnectionBase
 
 
 class BucketBase:

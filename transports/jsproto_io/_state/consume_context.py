@@ -6,7 +6,7 @@ Rules: those of ``_state.shared``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.work import ConsumerWork
@@ -14,10 +14,8 @@ from jsproto.errors import Error
 from jsproto.events import CallbackFailed
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import ended
-
-if TYPE_CHECKING:
-    from jsproto_io._state.consuming import PullSubscriptionBase
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.consuming import PullSubscriptionBase
+from jsproto_io._state.shared import ConnectionBase
 
 D = TypeVar("D", bound=ConsumerMsg)
 

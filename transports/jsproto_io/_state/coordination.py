@@ -7,13 +7,9 @@ Not here: the verbs that wait (``_blocking.coordination`` and ``_aio.coordinatio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jsproto.client.bucket.lock import Lock
 from jsproto_io._state.common import warn_unclosed
-
-if TYPE_CHECKING:
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.shared import ConnectionBase
 
 
 class HeldBase:

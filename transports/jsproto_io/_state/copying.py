@@ -5,10 +5,13 @@ Rules: those of ``_state.shared``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.client.copy.copier import MAX_ATOMIC, Copier, CopyGoal, CopyRetry, CopyStep, Taken
 from jsproto.client.copy.target import CopyDelivery, CopyTarget, check_copy
+from jsproto.client.jetstream import JetStream
+from jsproto.client.publish.fast import FastPublisher
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.events import CopyRestarted
 from jsproto.grammar.consumer import ConsumerConfig
@@ -16,12 +19,7 @@ from jsproto.grammar.copies import filter_text
 from jsproto.grammar.jsack import parse_jsack
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import RawMsg
-
-if TYPE_CHECKING:
-    from jsproto.client.consume.sourcing import SourcingConsumer
-    from jsproto.client.jetstream import JetStream
-    from jsproto.client.publish.fast import FastPublisher
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.shared import ConnectionBase
 
 ALL: Final = 1_000_000  # messages: more than a buffer has
 

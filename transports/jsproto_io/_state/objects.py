@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import IO, Any, Final, Protocol, TypeAlias
 
 from jsproto.client.objects.get import Get
 from jsproto.client.objects.object_store import ObjectStore
@@ -21,9 +21,7 @@ from jsproto.grammar.object_info import ObjectInfo
 from jsproto.grammar.object_store_config import ObjectStoreConfig
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_POP, ended, waiting, warn_unclosed
-
-if TYPE_CHECKING:
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.shared import ConnectionBase
 
 AT_ONCE: Final = 1024 * 1024
 """Bytes of chunks taken at once. Their digest is computed meanwhile."""

@@ -5,14 +5,10 @@ Rules: those of ``_state.shared``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.session_token import SessionToken
-
-if TYPE_CHECKING:
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.shared import ConnectionBase
 
 
 class ConsistentSessionBase:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from jsproto._lend import lend
 from jsproto.client.connection.requests import RetryPolicy
 from jsproto.client.connection.session import Session
 from jsproto.client.connection.statistics import Statistics
@@ -396,3 +397,6 @@ class BatchReaderBase:
         self._finished = True
         self._taken.clear()
         self._core.close(now)
+
+
+lend(ConnectionBase, to=__package__)

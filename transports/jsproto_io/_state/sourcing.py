@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
@@ -18,9 +18,7 @@ from jsproto.grammar.position import StreamPosition
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_POP, warn_unclosed
 from jsproto_io._state.consuming import ConsumerNames
-
-if TYPE_CHECKING:
-    from jsproto_io._state.shared import ConnectionBase
+from jsproto_io._state.shared import ConnectionBase
 
 
 def leave(core: SourcingConsumer[Any], now: float) -> None:
