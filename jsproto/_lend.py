@@ -6,7 +6,8 @@ defines the class lends it, and ``typing.get_type_hints`` works on the functions
 
 from __future__ import annotations
 
-from sys import modules
+from importlib import import_module
+from types import ModuleType
 
 
 def lend(*classes: type, to: str) -> None:
@@ -14,7 +15,12 @@ def lend(*classes: type, to: str) -> None:
 
     Only modules that are imported get them, and one that has the name keeps its own.
     """
-    for name, module in [*modules.items()]:
-        if f"{name}.".startswith(f"{to}."):
-            for each in classes:
-                vars(module).setdefault(each.__name__, each)
+    _lend(classes, import_module(to))
+
+
+def _lend(classes: tuple[type, ...], module: ModuleType) -> None:
+    for part in [*vars(module).values()]:
+        if isinstance(part, ModuleType) and part.__name__.startswith(f"{module.__name__}."):
+            _lend(classes, part)
+    for each in classes:
+        vars(module).setdefault(each.__name__, each)

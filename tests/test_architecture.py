@@ -41,7 +41,7 @@ ALLOWED: Final = frozenset(
 )  # fmt: skip
 ALLOWED_NAMES: Final = {
     ("jsproto", "importlib", "import_module"),  # of its own modules, when one of their names is used
-    ("jsproto._lend", "sys", "modules"),  # of its own, too
+    ("jsproto._lend", "importlib", "import_module"),  # of its own, too
     *(("jsproto.grammar.times", "datetime", name) for name in ("UTC", "datetime", "timedelta")),
 }
 
