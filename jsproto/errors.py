@@ -775,22 +775,27 @@ class TransactionsDisabledError(BucketError):
 
 
 class LockLostError(BucketError):
-    """A lock is no longer the caller's: it has expired, or another one has it. ``token``: of its acquisition.
+    """A lock, or an election, is no longer the caller's: it has expired, or another one has it.
 
-    What was to be written was not stored.
+    ``token``: of its acquisition. What was to be written was not stored.
     """
 
-    def __init__(self, bucket: str, name: str, token: int) -> None:
-        super().__init__(bucket, f"lock {name!r:.200} was lost: token {token} holds it no longer")
+    def __init__(self, bucket: str, name: str, token: int, kind: Literal["lock", "election"] = "lock") -> None:
+        super().__init__(bucket, f"{kind} {name!r:.200} was lost: token {token} holds it no longer")
         self.name = name
         self.token = token
 
 
 class LockTimeoutError(BucketError, TimeoutError):
-    """A lock was not acquired in time: another one has it. ``owner`` is what that one said of itself."""
+    """A lock, or an election, was not acquired in time: another one has it, or no answer came.
 
-    def __init__(self, bucket: str, name: str, owner: str) -> None:
-        super().__init__(bucket, f"lock {name!r:.200} is another one's" + (f": {owner!r:.200}" if owner else ""))
+    ``owner`` is what the other one said of itself. None: no answer came, as ``__cause__`` says. Then it may be held by
+    nobody until its ``ttl`` has passed.
+    """
+
+    def __init__(self, bucket: str, name: str, owner: str | None, kind: Literal["lock", "election"] = "lock") -> None:
+        why = "was not acquired in time: no answer came" if owner is None else "is another one's"
+        super().__init__(bucket, f"{kind} {name!r:.200} {why}" + (f": {owner!r:.200}" if owner else ""))
         self.name = name
         self.owner = owner
 

@@ -14,6 +14,7 @@ from jsproto.client.bucket.manage import space_of
 from jsproto.client.bucket.writes import TRIES
 from jsproto.errors import (
     KeyWrongLastSequenceError,
+    LocalProtocolError,
     LockLostError,
     LockTimeoutError,
     TimeoutError,
@@ -26,6 +27,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
 from tests.client.test_bucket import ABSENT, IN_FLIGHT, WRONG, stored
 from tests.harness import Harness
+from tests.marks import promise
 
 
 class Holder:
@@ -34,7 +36,7 @@ class Holder:
     def __init__(self, info: dict[str, Any] | None = None, **options: Any) -> None:
         self.h = Harness(info=info)
         config = BucketConfig.of("B")
-        bucket = Bucket(self.h.js, space_of(config, "$JS.API"), config)
+        self.bucket = bucket = Bucket(self.h.js, space_of(config, "$JS.API"), config)
         self.lock: Lock = bucket.lock("job", ttl=10, owner="me", **options)
         self.value = b""
 
@@ -103,7 +105,7 @@ def test_a_write_without_an_answer_is_found() -> None:
         with pytest.raises(TimeoutError):
             lost.result()
         asked = verb(now=h.now)
-        assert holder.wrote(WRONG) == lock._revision
+        assert holder.wrote(WRONG) == lock.revision
         holder.found(holder.mine(9))
         assert holder.wrote({"stream": "KV_B", "seq": 12}) == 9
         assert asked.result() is None
@@ -116,7 +118,7 @@ def test_acquiring_again_goes_on_from_what_is_found() -> None:
     (pub,) = holder.h.published()
     assert holder.expected(pub) == 0
     holder.h.advance(1.0)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(LockTimeoutError, match="no answer came"):
         lost.result()
     asked = holder.lock.acquire(now=holder.h.now, ends_at=holder.h.now)
     assert holder.wrote(WRONG) == 0
@@ -144,6 +146,7 @@ def test_a_server_that_contradicts_itself() -> None:
     assert holder.h.published() == []
 
 
+@promise("After a loss the verbs raise `LockLostError`, `release` too, until the lock is acquired again.")
 @pytest.mark.parametrize("found", [ABSENT, stored(7, KV_Operation="PURGE"), stored(7, b"theirs"), stored(7)])
 def test_a_lock_that_is_lost_stays_lost(found: dict[str, Any]) -> None:
     holder = Holder(keep_alive=True).acquired()
@@ -158,7 +161,8 @@ def test_a_lock_that_is_lost_stays_lost(found: dict[str, Any]) -> None:
     for verb, arguments in (("renew", ()), ("put", ("k", b"")), ("delete", ("k",))):
         with pytest.raises(LockLostError):
             getattr(lock, verb)(*arguments, now=h.now).result()
-    assert lock.release(now=h.now).done
+    with pytest.raises(LockLostError):
+        lock.release(now=h.now).result()
     assert h.published() == []
 
 
@@ -202,3 +206,27 @@ def test_what_a_key_says_of_its_holder() -> None:
     assert parse_holder(holder.encode()) == holder
     for value in (b"", b"[]", b"{", b'{"owner":1,"nonce":2,"ttl":"3"}', b'{"ttl":-1}', b'{"ttl":1e300}', b"\xff"):
         assert parse_holder(value) == LockHolder("")
+
+
+def test_what_errors_call_an_election() -> None:
+    holder = Holder(kind="election")
+    lock, h = holder.lock, holder.h
+    with pytest.raises(LocalProtocolError, match="election 'job' is not held: win a campaign first"):
+        lock.renew(now=h.now)
+    holder.acquired()
+    with pytest.raises(LocalProtocolError, match="election 'job' is held"):
+        lock.acquire(now=h.now)
+    with pytest.raises(LocalProtocolError, match="that of the election itself"):
+        lock.put("job", b"", now=h.now)
+    asked = lock.renew(now=h.now)
+    holder.wrote(WRONG)
+    holder.found(ABSENT)
+    with pytest.raises(LockLostError, match="election 'job' was lost: token 5"):
+        asked.result()
+    other: Ticket[Any] = lock.acquire(now=h.now, ends_at=h.now)
+    holder.wrote(WRONG)
+    holder.found(stored(7, b'{"owner":"b"}'))
+    with pytest.raises(LockTimeoutError, match="election 'job' is another one's: 'b'"):
+        other.result()
+    with pytest.raises(LocalProtocolError, match="the ttl of the election"):
+        Bucket(h.js, holder.bucket.space, holder.bucket.config).lock("job", ttl=0, kind="election")

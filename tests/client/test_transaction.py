@@ -180,6 +180,19 @@ def test_one_message_may_check_another_key() -> None:
     assert ticket.result() == {"a": 20}
 
 
+@pytest.mark.parametrize("keys", [("a",), ("a", "b")])
+def test_the_time_of_an_answer_counts_from_the_commit(keys: tuple[str, ...]) -> None:
+    """Not from what was received last, which may be long ago."""
+    side = Side()
+    side.h.now += 60.0
+    tx, _ = side.committing(*keys)
+    phases = []
+    for seconds in (side.timeout - 0.1, 0.2):
+        side.h.advance(seconds)
+        phases.append(tx.phase)
+    assert phases == [TransactionPhase.COMMITTING, TransactionPhase.DECIDING]
+
+
 def test_what_is_only_checked_has_markers_of_a_reserved_key() -> None:
     side = Side()
     tx = side.begin()
@@ -324,6 +337,23 @@ def test_a_conflict_whose_keys_nobody_names() -> None:
     error = failure(ticket, TransactionConflictError)
     assert (error.keys, error.revision, tx.phase) == ((), 9, TransactionPhase.CONFLICT)
     assert isinstance(error.__cause__, StreamWrongLastSequenceError)
+
+
+def test_a_conflict_whose_lock_nobody_looks_up() -> None:
+    side = Side()
+    lock = side.bucket.lock("job", ttl=10)
+    lock.acquire(now=side.h.now)
+    side.answer({"stream": "KV_B", "seq": 5})
+    tx = side.begin()
+    tx.guard_lock(lock)
+    tx.put("a", b"")
+    ticket = tx.commit(now=side.h.now)
+    (pub,) = side.answer(WRONG)
+    assert (headers_of(pub)[EXPECTED], headers_of(pub)[OTHER]) == ("5", "$KV.B.job")
+    side.found(refused(10008, code=503))
+    side.keep_silent()
+    failure(ticket, TransactionConflictError)
+    assert lock.is_held(side.h.now)
 
 
 def test_a_forbidden_message_is_no_doubt() -> None:

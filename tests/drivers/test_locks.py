@@ -53,25 +53,59 @@ async def test_a_block_holds_a_lock(server: Any, connect: Connect) -> None:
         assert await other.lock("job", ttl=60, wait=1).acquire() > second.token
 
 
+async def guarded(bucket: Any, *guard: Any) -> None:
+    """A transaction that writes ``k`` under this guard."""
+    async with bucket.transaction() as tx:
+        await tx.guard(*guard)
+        await tx.put("k", b"guarded")
+
+
 @promise("the server refuses them when the lock is lost")
 async def test_an_old_holder(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect, marker_ttl=5) as (bucket, js):
         other = await js.bucket(bucket.name)
-        new = other.lock("job", ttl=60)
-        async with bucket.lock("job", ttl=1) as old:
-            assert await new.acquire() > old.token  # when that of the other has expired
-            assert (old.held, new.held) == (False, True)
-            for verb, arguments in (("put", ("k", b"old")), ("delete", ("k",)), ("renew", ())):
-                with pytest.raises(LockLostError, match="token 1 holds it no longer"):
-                    await getattr(old, verb)(*arguments)
-            await new.put("k", b"new")
-        lost = bucket.lock("other", ttl=60)
-        with pytest.raises(LockLostError):  # at the end of the block
-            async with lost:
-                await bucket.delete("other")
+        old, new = bucket.lock("job", ttl=1), other.lock("job", ttl=60)
+        await old.acquire()
+        assert await new.acquire() > old.token  # when that of the other has expired
+        assert (old.held, new.held) == (False, True)
+        for verb, arguments in (("put", ("k", b"old")), ("delete", ("k",)), ("renew", ()), ("release", ())):
+            with pytest.raises(LockLostError, match="token 1 holds it no longer"):
+                await getattr(old, verb)(*arguments)
+        with pytest.raises(LockLostError, match="token 1"):
+            await guarded(bucket, old)
+        await new.put("k", b"new")
         assert (await bucket.get("k")).value == b"new"
+        await new.renew()
+        await guarded(bucket, new)
+        assert (await bucket.get("k")).value == b"guarded"
+        for wrong in ((new, 1), (bucket.lock("job", ttl=60),)):
+            with pytest.raises(LocalProtocolError):
+                await guarded(bucket, *wrong)
         await new.release()
         await new.release()
+
+
+@promise("So does the end of a block, even if the block has caught one.")
+@pytest.mark.parametrize("caught", [False, True])
+async def test_a_block_that_has_lost_its_lock(server: Any, connect: Connect, caught: bool) -> None:
+    """Its end tells, even if the block has caught what a verb told."""
+    async with new_bucket(server, connect, marker_ttl=5) as (bucket, _js):
+
+        async def lose(lock: Any, verb: str) -> None:
+            async with lock:
+                await bucket.delete("job")
+                if caught:
+                    with pytest.raises(LockLostError):
+                        await lock.renew()
+                if verb:
+                    await getattr(lock, verb)()
+
+        lock = bucket.lock("job", ttl=60)
+        with pytest.raises(LockLostError, match="lock 'job' was lost"):
+            await lose(lock, "")
+        if caught:
+            await lose(lock, "acquire")
+            assert not lock.held
 
 
 async def test_one_that_is_kept_alive(server: Any, connect: Connect) -> None:
@@ -172,3 +206,15 @@ async def test_a_lock_outlives_a_restart(own_server: NatsServer, connect: Connec
             assert not other.held
             await lock.release()
         assert other.token > lock.token
+
+
+async def test_a_server_that_is_away(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, reconnect_time_wait=0.1, max_reconnect_attempts=-1, timeout=0.5) as nc:
+        bucket = await nc.jetstream().create_bucket("B", marker_ttl=5)
+        own_server.stop()
+        with pytest.raises(LockTimeoutError, match="no answer came") as raised:
+            await bucket.lock("job", ttl=60, wait=0.2).acquire()
+        assert raised.value.owner is None
+        with pytest.raises(LockTimeoutError, match="election 'job' was not acquired"):
+            await bucket.election("job", ttl=60, id="a").campaign(wait=0)
+        own_server.start()

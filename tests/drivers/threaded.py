@@ -52,7 +52,8 @@ class Awaitable:
             return lambda *args, **keywords: _wrap(value(*args, **keywords))
 
         async def call(*args: Any, **keywords: Any) -> Any:
-            return _wrap(await _run(partial(value, *args, **keywords)))
+            plain = (each._target if isinstance(each, Awaitable) else each for each in args)
+            return _wrap(await _run(partial(value, *plain, **keywords)))
 
         return call
 

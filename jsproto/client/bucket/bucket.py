@@ -21,7 +21,7 @@ from jsproto.client.bucket.bucket_options import KeyOptions, WatchOptions
 from jsproto.client.bucket.bucket_snapshot import BucketSnapshot, snapshot
 from jsproto.client.bucket.entries import entries, entry
 from jsproto.client.bucket.listing import OLD_MARKER, key_names, present, purge_deletes
-from jsproto.client.bucket.lock import Lock
+from jsproto.client.bucket.lock import Lock, LockKind
 from jsproto.client.bucket.manage import read_config, space_of, status
 from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch, patterns_of
@@ -262,19 +262,24 @@ class Bucket:
 
     # -- coordination --------------------------------------------------------------------------------------------------
 
-    def lock(self, name: str, *, ttl: Duration, owner: str = "", keep_alive: bool = False) -> Lock:
+    def lock(
+        self, name: str, *, ttl: Duration, owner: str = "", keep_alive: bool = False, kind: LockKind = "lock"
+    ) -> Lock:
         """A lock on the key ``name``, which is free until it is acquired. See ``Lock``.
 
         * ``ttl``: how long it lives without a renewal, in seconds or as a timedelta, 1 s or more.
         * ``owner``: a text that tells others who has it. ``keep_alive``: whether it is renewed by itself.
+        * ``kind``: what errors call it.
 
         Raises:
             LocalProtocolError: an argument cannot be, or the bucket is a mirror, which lags behind.
         """
         if self.config.mirror is not None:
-            raise LocalProtocolError(f"bucket {self.space.bucket} is a mirror, which may lag: take locks of its origin")
+            raise LocalProtocolError(
+                f"bucket {self.space.bucket} is a mirror, which may lag: take {kind}s of its origin"
+            )
         holder = LockHolder(owner, self._js.session.draw().decode(), nanoseconds(ttl, "ttl") / 1e9)
-        return Lock(self._js, self.space, name, holder, keep_alive=of_flag("keep_alive", keep_alive))
+        return Lock(self._js, self.space, name, holder, keep_alive=of_flag("keep_alive", keep_alive), kind=kind)
 
     def status(self, *, now: float, timeout: float | None = None) -> Ticket[BucketStatus]:
         """What the bucket is like now, and how much it holds."""

@@ -9,7 +9,8 @@ Rules:
 * A write of the same bucket is fenced: it is stored only while the last revision of the lock's key is the holder's.
 * The holder counts its time from before each request, by its own clock. So it stops before the server does.
 * A write without an answer may be stored. The next one is refused then, the key is read, and its nonce tells.
-* A refusal after which the key has another nonce, or none, is LockLostError. A lock that was lost stays lost.
+* A refusal after which the key has another nonce, or none, is LockLostError. A lock that was lost stays lost: each verb
+  says so, ``release`` too, until it is acquired again.
 * Removals without a marker show in no watch. So the key is tried again when it must have expired.
 * A lock that is kept alive is renewed after each third of its time.
 * What was asked for while the caller has gone is given back. Without an answer it expires.
@@ -20,7 +21,7 @@ Not here: who waits for a second lock at the same time (no order, no queue), loc
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.client.bucket.entries import last_entry, of_bucket, unanswered
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 Publish: TypeAlias = Callable[[int, float, float | None], "Ticket[PubAck]"]
 """Given the last revision of the lock's key, the time and a timeout: publishes if that is its last revision."""
 
+LockKind: TypeAlias = Literal["lock", "election"]
+
 LOOK_AGAIN: Final = 1.0  # seconds until a key that should have expired is tried again
 SHORTEST: Final = 1.0  # seconds that a lock lives at least, by the server's rule
 _AT_ONCE: Final = 64  # entries taken at once
@@ -60,7 +63,8 @@ _NEVER: Final = float("-inf")
 class Lock(Conversation, Live):
     """One lock, free or held. Made by ``Bucket.lock``.
 
-    Attributes: ``name`` (its key), ``bucket``, ``ttl`` (seconds), ``token`` (of the last acquisition, 0 before).
+    Attributes: ``name`` (its key), ``bucket``, ``ttl`` (seconds), ``token`` (of the last acquisition, 0 before), and
+    ``revision`` (the key's last one, as far as it is known, 0 while it is another's).
 
     In each verb ``now`` is monotonic seconds, and ``timeout`` seconds for each question, that of the JetStream if None.
 
@@ -76,18 +80,22 @@ class Lock(Conversation, Live):
 
     __slots__ = (
         "_asked", "_change", "_expires_at", "_hears", "_holder", "_is_acquiring", "_is_leaving", "_is_lost", "_js",
-        "_keeps_alive", "_keys", "_renewal", "_revision", "_seen", "_timers", "_value", "_watch", "bucket", "name",
-        "token", "ttl",
+        "_keeps_alive", "_keys", "_kind", "_renewal", "_seen", "_timers", "_value", "_watch", "bucket", "name",
+        "revision", "token", "ttl",
     )  # fmt: skip
 
-    def __init__(self, js: JetStream, keys: KeySpace, name: str, holder: LockHolder, *, keep_alive: bool) -> None:
-        """``holder``: who is to have it, with a nonce of its own.
+    def __init__(
+        self, js: JetStream, keys: KeySpace, name: str, holder: LockHolder, *, keep_alive: bool, kind: LockKind = "lock"
+    ) -> None:
+        """``holder``: who is to have it, with a nonce of its own. ``kind``: what its errors call it.
 
         Raises:
             LocalProtocolError: ``name`` is no key, or a time or an owner cannot be.
         """
         if holder.ttl < SHORTEST:
-            raise LocalProtocolError(f"the ttl of a lock is {SHORTEST:g} s or more, not {holder.ttl:g} s")
+            raise LocalProtocolError(
+                f"the ttl of the {kind} {name!r:.200} is {SHORTEST:g} s or more, not {holder.ttl:g} s"
+            )
         keys.subject(name)
         self._value = holder.encode()
         self._js = js
@@ -98,7 +106,8 @@ class Lock(Conversation, Live):
         self.name = name
         self.ttl = holder.ttl
         self.token = 0
-        self._revision = 0  # the key's last one, 0 while it is another's
+        self.revision = 0
+        self._kind: LockKind = kind
         self._expires_at = _NEVER
         self._is_acquiring = self._is_leaving = self._is_lost = self._hears = False
         self._asked: Ticket[PubAck] | None = None  # what would acquire it, under way
@@ -113,6 +122,11 @@ class Lock(Conversation, Live):
         """The text that tells others who has it."""
         return self._holder.owner
 
+    @property
+    def subject(self) -> str:
+        """The subject under which the stream has the key."""
+        return self._keys.subject(self.name)
+
     def is_held(self, now: float) -> bool:
         """Whether it is held for sure, if this clock runs as fast as the server's."""
         return now < self._expires_at
@@ -123,13 +137,14 @@ class Lock(Conversation, Live):
         """Acquire it. ``ends_at``: until when to wait for other holders, None for ever. One try is made in any case.
 
         The ticket fails with:
-            LockTimeoutError: another holder has it.
+            LockTimeoutError: another holder has it, or no answer came.
 
         Raises:
             LocalProtocolError: it is held, or is being acquired.
         """
         if self._is_acquiring or self.is_held(now):
-            raise LocalProtocolError(f"lock {self.name!r:.200} is {'being acquired' if self._is_acquiring else 'held'}")
+            state = "being acquired" if self._is_acquiring else "held"
+            raise LocalProtocolError(f"{self._kind} {self.name!r:.200} is {state} by this object")
         self._is_acquiring, self._is_leaving = True, False
         return self._js.session.scripts.bring(self._acquire(now, float("inf") if ends_at is None else ends_at, timeout))
 
@@ -139,7 +154,7 @@ class Lock(Conversation, Live):
         The ticket fails with:
             LockLostError: it has expired, or another one has it.
         """
-        self._check()
+        self.check()
         if self._renewal is None or self._renewal.done:
             self._renewal = self._js.session.run(self._renew(now, timeout))
         return self._renewal
@@ -148,7 +163,7 @@ class Lock(Conversation, Live):
         """Let another one have it, unless it is free already. It counts as free from now on.
 
         The ticket fails with:
-            LockLostError: it was lost before.
+            LockLostError: it was lost before, which a verb may have told already.
         """
         self._is_leaving, self._expires_at = True, _NEVER
         self._set(Timer.LOCK_RENEW, None)
@@ -165,6 +180,29 @@ class Lock(Conversation, Live):
     def delete(self, key: str, *, now: float, timeout: float | None = None) -> Ticket[int]:
         """Delete a key while the lock is held. Otherwise as ``put``."""
         return self._fenced(key, b"", {"KV-Operation": "DEL"}, now, timeout)
+
+    def settled(self) -> Generator[Ticket[Any], Any, int]:
+        """A script: the key's last revision, once no renewal is under way.
+
+        Raises:
+            LockLostError: the lock was lost.
+        """
+        yield from self._renewed()
+        return self._held_revision()
+
+    def confirm(self, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
+        """A script: read ``revision`` from the leader, after a condition on it was refused.
+
+        Raises:
+            LockLostError: the lock was lost.
+        """
+        found = yield from last_entry(self._js, self._keys, self.name, timeout)
+        is_mine = found is not None and not found.is_marker and not self._is_anothers(found)
+        self.revision = found.revision if found is not None and is_mine else 0
+        if not is_mine:
+            self._is_lost, self._expires_at = True, _NEVER
+            self._set(Timer.LOCK_RENEW, None)
+        self._held_revision()
 
     def holder(self, *, now: float, timeout: float | None = None) -> Ticket[LockHolder | None]:
         """Who has the lock, by the leader of the bucket. None: it is free."""
@@ -208,9 +246,11 @@ class Lock(Conversation, Live):
                         return self
                     found = yield from last_entry(self._js, self._keys, self.name, timeout)
                     last = yield from self._freed(found, ends_at, tries)
-                except (TimeoutError, ConnectionLostError, NoStreamResponseError):
+                except LockTimeoutError:
+                    raise
+                except (TimeoutError, ConnectionLostError, NoStreamResponseError) as error:
                     if session.now >= ends_at:
-                        raise
+                        raise LockTimeoutError(self.bucket, self.name, None, self._kind) from error
                 now = session.now
         except BaseException:
             if self._asked is not None and not self._asked.done:  # the caller has gone
@@ -242,7 +282,8 @@ class Lock(Conversation, Live):
         session = self._js.session
         is_free = found is None or not self._is_anothers(found)
         if session.now >= ends_at and (not is_free or tries >= TRIES):
-            raise LockTimeoutError(self.bucket, self.name, "" if found is None else parse_holder(found.value).owner)
+            owner = "" if found is None else parse_holder(found.value).owner
+            raise LockTimeoutError(self.bucket, self.name, owner, self._kind)
         if found is None or is_free:
             return 0 if found is None else found.revision
         if self._watch is None:
@@ -295,15 +336,16 @@ class Lock(Conversation, Live):
     # -- holding -------------------------------------------------------------------------------------------------------
 
     def _hold(self, revision: int, asked_at: float) -> None:
-        self._revision = revision
+        self.revision = revision
         if not self._is_leaving:
             self._expires_at = asked_at + self.ttl
             self._set(Timer.LOCK_RENEW, asked_at + self.ttl / 3 if self._keeps_alive else None)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """LocalProtocolError unless it was acquired, and not released since."""
-        if not self._revision and not self._is_lost:
-            raise LocalProtocolError(f"lock {self.name!r:.200} is not held: acquire it first")
+        if not self.revision and not self._is_lost:
+            first = "acquire it" if self._kind == "lock" else "win a campaign"
+            raise LocalProtocolError(f"{self._kind} {self.name!r:.200} is not held: {first} first")
 
     def _renew(self, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
         revision, asked_at = yield from self._conditionally(self._claim, now, timeout)
@@ -311,19 +353,19 @@ class Lock(Conversation, Live):
 
     def _release(self, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
         yield from self._renewed()
-        if self._revision:  # else it was lost, as its holder has been told, or was never acquired
+        if self.revision or self._is_lost:
             try:
                 yield from self._conditionally(self._remove, now, timeout)
             finally:
-                self._revision = 0
+                self.revision = 0
 
     def _fenced(
         self, key: str, value: bytes, headers: HeadersLike | None, now: float, timeout: float | None
     ) -> Ticket[int]:
-        self._check()
+        self.check()
         if key == self.name:
-            raise LocalProtocolError(f"key {key!r:.200} is that of the lock itself")
-        target, guard = self._keys.target(key), self._keys.subject(self.name)
+            raise LocalProtocolError(f"key {key!r:.200} is that of the {self._kind} itself")
+        target, guard = self._keys.target(key), self.subject
 
         def publish(last: int, now: float, timeout: float | None) -> Ticket[PubAck]:
             return self._js.publish(
@@ -337,6 +379,12 @@ class Lock(Conversation, Live):
         yield from self._renewed()
         revision, _ = yield from self._conditionally(publish, now, timeout)
         return revision
+
+    def _held_revision(self) -> int:
+        """``revision``. LockLostError while it is another's."""
+        if not self.revision:
+            raise LockLostError(self.bucket, self.name, self.token, self._kind)
+        return self.revision
 
     def _renewed(self) -> Generator[Ticket[Any], Any, None]:
         """Wait for the end of a renewal that is under way: the revision that it makes is unknown before."""
@@ -356,17 +404,10 @@ class Lock(Conversation, Live):
             KeyWrongLastSequenceError: the server contradicts itself again and again.
         """
         for _ in range(TRIES):
-            if not self._revision:
-                raise LockLostError(self.bucket, self.name, self.token)
             try:
-                ack: PubAck = yield publish(self._revision, now, timeout)
+                ack: PubAck = yield publish(self._held_revision(), now, timeout)
             except StreamWrongLastSequenceError:
-                found = yield from last_entry(self._js, self._keys, self.name, timeout)
-                is_mine = found is not None and not found.is_marker and not self._is_anothers(found)
-                self._revision = found.revision if found is not None and is_mine else 0
-                if not is_mine:
-                    self._is_lost, self._expires_at = True, _NEVER
-                    self._set(Timer.LOCK_RENEW, None)
+                yield from self.confirm(timeout)
                 now = self._js.session.now
             except NoRespondersError as error:
                 yield from unanswered(self._js, self._keys, error, timeout)

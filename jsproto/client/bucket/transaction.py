@@ -8,6 +8,8 @@ Rules:
 * Later reads show the moment of the first one. A key that has changed since ends the transaction as a conflict.
 * Every written key is checked at the revision that was read. One that was not read is looked up at the commit.
 * ``snapshot`` isolation checks the written keys, and those of ``guard``. ``serializable`` checks all that was read.
+* The guard of a lock checks the lock's last revision at the commit, so renewals before it are no conflict. One after a
+  conflict asks the lock whether it is lost, or was renewed meanwhile.
 * A key that is not written is checked by a marker of the reserved key ``GUARD_KEY``, which carries the check.
 * One key that is written without a read, and one other check: that is one message, which carries that check alone.
 * Without a write nothing is sent. What was read is of one moment anyhow.
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.client.bucket.commit import Commit, TransactionMessage
 from jsproto.client.bucket.entries import of_bucket
+from jsproto.client.bucket.lock import Lock
 from jsproto.client.bucket.writes import present_revision
 from jsproto.client.connection.write_buffer import copied
 from jsproto.client.publish.publish_options import MAX_MESSAGES
@@ -39,6 +42,7 @@ from jsproto.errors import (
     KeyExistsError,
     KeyNotFoundError,
     LocalProtocolError,
+    LockLostError,
     TransactionConflictError,
     TransactionTooLargeError,
     UnsupportedByServerError,
@@ -102,8 +106,8 @@ class Transaction:
     """
 
     __slots__ = (
-        "_config", "_given", "_guards", "_js", "_keys", "_least", "_names_conflicts", "_seen", "_serializable",
-        "_timeout", "_up_to", "_writes", "error", "phase", "revisions",
+        "_config", "_given", "_guards", "_js", "_keys", "_least", "_locks", "_names_conflicts", "_seen",
+        "_serializable", "_timeout", "_up_to", "_writes", "error", "phase", "revisions",
     )  # fmt: skip
 
     phase: TransactionPhase
@@ -135,6 +139,7 @@ class Transaction:
         self._seen: dict[str, StoredMsg | None] = {}  # by subject, as all below: what was read
         self._given: dict[str, int] = {}  # revisions that were given
         self._guards: dict[str, str] = {}  # keys to check, though nothing writes them
+        self._locks: dict[str, Lock] = {}  # guards whose revision the lock knows
         self._writes: dict[str, _Write] = {}
         self.phase = _P.OPEN
         self.error: Error | None = None
@@ -160,6 +165,19 @@ class Transaction:
         """Read the values of many keys. Keys without a value are missing."""
         wanted = {self._opened(key): key for key in keys}
         return self._js.session.scripts.bring(self._get_many(wanted, now))
+
+    def guard_lock(self, lock: Lock) -> None:
+        """Have the commit check that a lock of this bucket is held.
+
+        Raises:
+            LocalProtocolError: it is of another bucket, or not acquired.
+        """
+        self._check_open()
+        lock.check()
+        if lock.bucket != self.bucket:
+            raise LocalProtocolError(f"the lock is of bucket {lock.bucket}, the transaction of bucket {self.bucket}")
+        self._locks[lock.subject] = lock
+        self._guards[lock.subject] = lock.name
 
     def guard(self, key: str, revision: int | None = None, *, now: float) -> Ticket[None]:
         """Have the commit check a key that is not written: it must have its present revision, or the one given.
@@ -211,6 +229,7 @@ class Transaction:
 
         The ticket fails with, besides what reads do:
             TransactionConflictError: a key has another revision than expected. Nothing is stored.
+            LockLostError: a lock that it guards was lost. Nothing is stored.
             TransactionUnknownError: the answer was lost, and what became of it cannot be known.
             TransactionsDisabledError: the bucket allows no atomic batches.
             TransactionTooLargeError: more than 1,000 messages, or one that is too large.
@@ -303,18 +322,34 @@ class Transaction:
         try:
             if not len(self._writes) == len(guards) == 1:
                 yield from self._look(unread, now)
+            for subject, lock in self._locks.items():
+                self._given[subject] = yield from lock.settled()
             commit = Commit(self._js, self._config, self._messages(guards), self._step, self._timeout)
-            first = yield from commit.run(self._js.session.now)
+            first = yield from commit.run(max(now, self._js.session.now))
         except StreamWrongLastSequenceError as error:
-            present = present_revision(error)
-            names = yield from self._changed([*self._writes, *guards], present)
-            raise self._conflict(names, present) from error
+            raise (yield from self._refused([*self._writes, *guards], error)) from error
         except Error as error:
             self._step(_S.REFUSED)
             self.error = error
             raise
         self.revisions = {write.key: first + place for place, write in enumerate(self._writes.values())}
         return self.revisions
+
+    def _refused(
+        self, checked: Iterable[str], error: StreamWrongLastSequenceError
+    ) -> Generator[Ticket[Any], Any, Error]:
+        """What the commit ends with after a conflict: LockLostError where a lock is the reason."""
+        for lock in self._locks.values():
+            try:
+                yield from lock.confirm(self._timeout)
+            except LockLostError as lost:
+                self._step(_S.CHANGED)
+                self.error = lost
+                return lost
+            except Error:
+                pass  # the conflict is certain, and the lock learns more at its next verb
+        present = present_revision(error)
+        return self._conflict((yield from self._changed(checked, present)), present)
 
     def _changed(self, checked: Iterable[str], present: int | None) -> Generator[Ticket[Any], Any, list[str]]:
         """Which of the keys that were ``checked`` have another revision than expected, as far as a read tells."""
@@ -377,7 +412,7 @@ class Transaction:
 
     def _revision(self, subject: str) -> int | None:
         """The revision that the commit expects of a key. None: it is not known yet."""
-        if subject not in self._seen:
+        if subject in self._given or subject not in self._seen:
             return self._given.get(subject)
         message = self._seen[subject]
         return 0 if message is None else message.seq

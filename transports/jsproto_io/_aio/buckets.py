@@ -215,7 +215,7 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
         Raises:
             LocalProtocolError: an argument cannot be, or the bucket is a mirror, which lags behind.
         """
-        core = self._core.lock(name, ttl=ttl, owner=id, keep_alive=keep_alive)
+        core = self._core.lock(name, ttl=ttl, owner=id, keep_alive=keep_alive, kind="election")
         return Election(core, self._connection, seconds(timeout, default=self._timeout))
 
     async def keys(self, *filters: str, timeout: Timeout | None = None) -> list[str]:

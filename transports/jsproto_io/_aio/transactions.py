@@ -14,11 +14,12 @@ from jsproto.client.bucket.bucket import Bucket as CoreBucket
 from jsproto.client.bucket.transaction import Isolation
 from jsproto.client.bucket.transaction import Transaction as CoreTransaction
 from jsproto.client.connection.pause import Pause
-from jsproto.errors import TransactionConflictError
+from jsproto.errors import LocalProtocolError, TransactionConflictError
 from jsproto.grammar.bucket_keys import KeyValueEntry
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.coordination import Held
 from jsproto_io._state.common import Timeout
 from jsproto_io._state.transactions import TransactionBase
 
@@ -104,6 +105,7 @@ class Transaction(TransactionBase, Managed):
         TimeoutError: no answer to a read came in time.
 
     The end of the block raises as well:
+        LockLostError: a lock that it guards was lost. Nothing is stored.
         TransactionUnknownError: the answer was lost, and what became of the transaction cannot be found out.
         TransactionsDisabledError: the bucket allows no transactions over several keys (``atomic``).
         TransactionTooLargeError: it has more than 1,000 messages, guards included, or one that is too large.
@@ -175,11 +177,21 @@ class Transaction(TransactionBase, Managed):
         """
         self._core.purge(key, ttl=ttl)
 
-    async def guard(self, key: str, revision: int | None = None) -> None:
-        """Store nothing unless a key that is not written keeps its revision until the end.
+    async def guard(self, key: str | Held, revision: int | None = None) -> None:
+        """Store nothing unless a key that is not written keeps its revision, or a lock is held, until the end.
+
+        A lock or an election may be renewed meanwhile: the end of the block checks its newest revision.
 
         Args:
-            key: the key.
-            revision: the revision that it must have, 0 for a key without any. None: that of the first read.
+            key: the key, or a lock or an election of this bucket that is held.
+            revision: the revision that the key must have, 0 for a key without any. None: that of the first read.
+
+        Raises:
+            LocalProtocolError: the lock is not acquired, is of another bucket, or has a ``revision`` beside it.
         """
-        return await self._connection._ask(lambda now: self._core.guard(key, revision, now=now))
+        if not isinstance(key, Held):
+            await self._connection._ask(lambda now: self._core.guard(key, revision, now=now))
+        elif revision is None:
+            self._core.guard_lock(key._core)
+        else:
+            raise LocalProtocolError("a lock knows its revision: guard it without one")

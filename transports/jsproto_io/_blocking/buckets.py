@@ -211,7 +211,7 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
         Raises:
             LocalProtocolError: an argument cannot be, or the bucket is a mirror, which lags behind.
         """
-        core = self._core.lock(name, ttl=ttl, owner=id, keep_alive=keep_alive)
+        core = self._core.lock(name, ttl=ttl, owner=id, keep_alive=keep_alive, kind="election")
         return Election(core, self._connection, seconds(timeout, default=self._timeout))
 
     def keys(self, *filters: str, timeout: Timeout | None = None) -> list[str]:

@@ -83,10 +83,11 @@ class Lock(Held):
     """A lock that one client holds at a time, until its ``ttl`` has passed. Made by ``Bucket.lock()``.
 
     As a context manager it is acquired at the beginning of the block, and released at its end. A block that has lost
-    it ends with LockLostError.
+    it ends with LockLostError, even if the block has caught one already. Only ``acquire()`` makes up for a loss.
 
     A program that stands still may go on after another one has the lock. So let what the lock protects refuse the past:
-    write to the same bucket by ``put()`` of the lock, or compare ``token`` elsewhere.
+    write to the same bucket by ``put()`` of the lock, or in a transaction with ``tx.guard(lock)``. Elsewhere compare
+    ``token``.
 
     Every verb raises, besides what it lists itself:
         BucketNotFoundError: the bucket does not exist any more. A write raises NoStreamResponseError then.
@@ -109,10 +110,10 @@ class Lock(Held):
         """Wait until it is free, and acquire it. Returns the token.
 
         Raises:
-            LockTimeoutError: another client had it for as long as ``wait``.
+            LockTimeoutError: another client had it for as long as ``wait``, or no answer came: its ``owner`` is None.
+                Then it may be held by nobody until ``ttl`` has passed.
             MessageTTLDisabledError: the bucket allows no time to live. ``update_bucket(name, marker_ttl=...)`` does.
             UnsupportedByServerError: the server is older than 2.11.
-            TimeoutError, ConnectionLostError: no answer came. It may be held by nobody until ``ttl`` has passed.
             LocalProtocolError: it is held, or is being acquired.
         """
         return self._acquire(self._wait)
@@ -121,7 +122,7 @@ class Lock(Held):
         """Let another client have it. No effect on one that is not held.
 
         Raises:
-            LockLostError: it was lost before.
+            LockLostError: it was lost before, and was not acquired again.
             TimeoutError, ConnectionLostError: no answer came. It expires.
         """
         self._release()
@@ -151,7 +152,7 @@ class Election(Held):
             wait: how long to wait for other leaders, in seconds or as a timedelta. None: for ever. 0: try once.
 
         Raises:
-            LockTimeoutError: another candidate was the leader for so long.
+            LockTimeoutError: another candidate was the leader for so long, or no answer came.
             LocalProtocolError: this candidate is the leader, or has a campaign.
         """
         return self._acquire(seconds(wait, "wait"))
