@@ -132,6 +132,23 @@ def test_a_limit_counts_what_matches(js: JetStream, stream: Made, source: Any, s
         assert len(sizes) <= 6
 
 
+@promise("sequences for which a micro-batch waits")
+@pytest.mark.parametrize("subject", ["3", "*"])
+def test_a_micro_batch_waits_for_what_matches(
+    js: JetStream, stream: Made, source: Any, monkeypatch: pytest.MonkeyPatch, subject: str
+) -> None:
+    """A tenth of the sequences do, or all of them."""
+    name = stream(100)
+    reader = source(
+        name, subject=f"{name}.{subject}", startingOffsets="earliest", minOffsetsPerTrigger=12
+    ).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    assert (reader.latestOffset(start, None) == start) == (subject == "3")
+    fill(js, name, 101, 120)
+    assert decode_offset(reader.latestOffset(start, None))[name].seq == 120
+    reader.stop()
+
+
 def test_nothing_that_matches_is_one_task(js: JetStream, stream: Made, source: Any, monkeypatch: Any) -> None:
     """As an idle query moves, once a minute, however small its limit."""
     name = stream(300)

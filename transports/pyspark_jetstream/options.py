@@ -378,7 +378,9 @@ class ReadOptions:
         "maxBytesPerTrigger", "bytes in a micro-batch, about: by the mean size of a stream's messages", shown="all"
     )
     min_offsets_per_trigger: int | None = count(
-        "minOffsetsPerTrigger", "sequences for which a micro-batch waits", shown="none"
+        "minOffsetsPerTrigger",
+        "sequences for which a micro-batch waits, or messages that match `subject`",
+        shown="none",
     )
     max_trigger_delay: float = duration("maxTriggerDelay", "how long it waits for them", 900.0, shown="`15m`")
     read_mode: ReadMode = option(

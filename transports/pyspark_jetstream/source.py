@@ -451,13 +451,19 @@ class JetStreamStreamReader(StreamReads):
         spans = [place.seq - since[name].seq for name, place in behind.items()]
         if not spans or min(spans) <= 0:
             return False
-        least = self.options.min_offsets_per_trigger
-        if least is not None and sum(spans) < least and waited < self.options.max_trigger_delay:
-            return True
-        subject = self.options.subject
+        least, subject = self.options.min_offsets_per_trigger, self.options.subject
+        if least is not None and waited < self.options.max_trigger_delay:
+            if sum(spans) < least:
+                return True
+            if subject is not None and self._client.request(lambda js: self._matches(js, since, behind)) < least:
+                return True
         if subject is None or waited >= IDLE_OFFSET_MOVES:
             return False
         return not any(self._has_match(name, subject, since[name], place) for name, place in behind.items())
+
+    def _matches(self, js: JetStream, since: Mapping[str, StreamPosition], until: Mapping[str, StreamPosition]) -> int:
+        """How many messages match, in all streams."""
+        return sum(self._work(js, self._infos[name], since[name], place).matches for name, place in until.items())
 
     def _has_match(self, stream: str, subject: str, since: StreamPosition, until: StreamPosition) -> bool:
         known = self._nothing_before.get(stream, since)
