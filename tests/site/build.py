@@ -62,12 +62,14 @@ def write_sources(folder: Path) -> None:
         for page in pages:
             to = docs / page.place
             to.parent.mkdir(parents=True, exist_ok=True)
-            to.write_text(copied((ROOT / page.source).read_text(), page))
+            text = copied((ROOT / page.source).read_text(), page)
+            to.write_text(text.replace("tests/site/demo.gif", "assets/demo.svg"))
     (docs / "reference").mkdir()
     for module in MODULES:
         (docs / "reference" / f"{module}.md").write_text(f"# `{module}`\n\n::: {module}\n")
     (docs / "assets").mkdir()
-    shutil.copy(HERE / "site.css", docs / "assets")
+    for name in ("demo.svg", "site.css"):
+        shutil.copy(HERE / name, docs / "assets")
     text = (HERE / "mkdocs.yml").read_text().replace("PATHS", f"{ROOT}, {ROOT / 'transports'}")
     text = text.replace("NAMES:Names", f"{HERE / 'names.py'}:Names")
     (folder / "mkdocs.yml").write_text(
