@@ -18,7 +18,8 @@ PAGES: Final = (
 """Pages beside a README, which belong to it."""
 TOUR: Final = "jsproto/TOUR.md"
 START: Final = "transports/jsproto_io/START.md"
-TOURS: Final = (TOUR, START)
+BUCKETS: Final = "transports/jsproto_io/BUCKETS.md"
+TOURS: Final = (TOUR, START, BUCKETS)
 """Pages that explain. They promise nothing: what they tell is promised on the pages above."""
 READMES: Final = {
     **{folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS},

@@ -25,9 +25,10 @@ from jsproto import publish_headers
 from jsproto_io.contexts import VARIABLES
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
+from jsproto_io.testing.threads import serve
 from tests import servers
 from tests.marks import promise, requirement
-from tests.readmes import PAGES, READMES, ROOT, SHOWN, START, TOUR, TOURS, program_with, programs
+from tests.readmes import BUCKETS, PAGES, READMES, ROOT, SHOWN, START, TOUR, TOURS, program_with, programs
 from tests.sentences import sections
 
 CORE: Final = "jsproto"
@@ -326,6 +327,18 @@ def test_five_minutes(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "4 passed" in done.stdout
+
+
+def test_buckets_and_objects_in_ten_minutes() -> None:
+    with serve() as server:
+        url = server.url
+        printed = [run(program.replace("nats://localhost:4222", url)) for program in programs(BUCKETS)]
+    assert printed == [
+        "read it again, then decide\nno coffee\n['tea.black', 'tea.green'] [b'3.00', b'3.20']\n",
+        "False\n",
+        "9 left\n",
+        "300000 bytes in 3 chunks\n300000 ['menu/photo.jpg']\n",
+    ]
 
 
 def test_a_server_for_tests() -> None:

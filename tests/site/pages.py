@@ -35,6 +35,7 @@ SECTIONS: Final[dict[str, tuple[Page, ...]]] = {
     "Guides": (
         Page("Threads, asyncio, trio", "guides/drivers.md", f"{IO}/README.md"),
         Page("Verbs in detail", "guides/verbs.md", f"{IO}/REFERENCE.md"),
+        Page("Buckets and objects", "guides/buckets.md", f"{IO}/BUCKETS.md"),
         Page("Workers", "guides/workers.md", f"{IO}/WORKERS.md"),
         Page("Tests and simulation", "guides/testing.md", f"{IO}/testing/README.md"),
         Page("Command line", "guides/command.md", f"{IO}/cli/README.md"),
