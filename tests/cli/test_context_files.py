@@ -1,4 +1,4 @@
-"""``jsproto context``: contexts that ``nats`` and ``jsproto`` share are written, selected and listed."""
+"""``jsproto context``: contexts that ``nats`` and ``jsproto`` share are written, selected, listed and removed."""
 
 from __future__ import annotations
 
@@ -118,6 +118,8 @@ def test_contexts_are_listed_without_passwords(contexts: Contexts) -> None:
         (["add", "broken", "--token", "t"], "is no context that can be read"),
         (["add", "list", "--token", "t"], "is no context that can be read"),
         (["select", "no"], "there is no context no; there are: broken, list, there"),
+        (["rm", "no"], "there is no context no; there are: broken, list, there"),
+        (["rm", "../context"], "no context can have the name '../context'"),
         (["select", "a/b"], "no context can have the name 'a/b'"),
     ],
 )
@@ -128,6 +130,17 @@ def test_what_is_wrong_is_one_line_and_changes_nothing(contexts: Contexts, argum
     before = {path: path.read_bytes() for path in contexts.folder.rglob("*") if path.is_file()}
     assert why in contexts.fails("context", *arguments)
     assert {path: path.read_bytes() for path in contexts.folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_context_is_removed_with_its_selection(contexts: Contexts) -> None:
+    for name in ("a", "b", "broken"):
+        contexts.ok("context", "add", name, "--servers", "nats://a:1", "--select")
+    (contexts.folder / "context" / "broken.json").write_text("{", encoding="utf-8")
+    assert contexts.ok("context", "rm", "a").out == "context a is removed\n"
+    assert contexts.ok("ctx", "del", "broken", "--json").objects == [{"ok": True, "context": "broken"}]
+    assert contexts.ok("context", "ls", "--json").objects == [
+        {"name": "b", "selected": False, "url": "nats://a:1", "description": None}
+    ]
 
 
 def test_without_contexts_none_can_be_selected(contexts: Contexts) -> None:

@@ -1,4 +1,4 @@
-"""Contexts of the NATS command line as files: they are written, selected and listed.
+"""Contexts of the NATS command line as files: they are written, selected, listed and removed.
 
 Rules
  * Only their owner can read what is written here, as with ``nats``.
@@ -68,14 +68,29 @@ def select(name: str) -> None:
         OSError: the file that says so cannot be written.
     """
     if not _path_of(name).exists():
-        known = ", ".join(names()) or "none at all"
-        raise ContextNotFoundError(f"there is no context {name}; there are: {known}")
+        raise _missing(name)
     draft = folder() / f".context.{os.getpid()}.txt"
     try:
         _write(draft, name)
         os.replace(draft, folder() / "context.txt")
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove(name: str) -> None:
+    """Remove a context, and the selection if it was selected.
+
+    Raises:
+        ContextNotFoundError: there is none of this name.
+        OSError: its file cannot be removed.
+    """
+    was_selected = selected() == name
+    try:
+        _path_of(name).unlink()
+    except FileNotFoundError:
+        raise _missing(name) from None
+    if was_selected:
+        (folder() / "context.txt").unlink()
 
 
 def listed() -> list[Listed]:
@@ -91,6 +106,10 @@ def listed() -> list[Listed]:
             url = ", ".join(address.url for address in connect_options(document["url"]).servers)
         found.append(Listed(name, name == chosen, url, document.get("description") or None))
     return found
+
+
+def _missing(name: str) -> ContextNotFoundError:
+    return ContextNotFoundError(f"there is no context {name}; there are: {', '.join(names()) or 'none at all'}")
 
 
 def _path_of(name: str) -> Path:

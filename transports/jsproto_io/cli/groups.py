@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "ingest": ("ingest", "Publish the records of a file, or of standard input."),
     "mirror": ("mirror", "Copy a stream into another one, each message once."),
     "account": ("account", "Show the limits of the account, and what it uses."),
-    "context": ("context", "Add, select and list contexts: where to connect, as whom."),
+    "context": ("context", "Add, select, list and remove contexts: where to connect, as whom."),
     "tap": ("tap", "Print what a client and its server say to each other."),
     "rtt": ("rtt", "Measure the round trip to the server."),
     "server": ("server", "Check servers, streams and consumers, for monitors."),

@@ -1,4 +1,4 @@
-"""``jsproto context``: the contexts that ``nats`` and ``jsproto`` share: add, select and list them.
+"""``jsproto context``: the contexts that ``nats`` and ``jsproto`` share: add, select, list and remove them.
 
 Rules: no secret is printed.
 
@@ -21,7 +21,7 @@ from jsproto_io.cli.terminal import Screen, running
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Add, select and list contexts: where to connect, and as whom.",
+    help="Add, select, list and remove contexts: where to connect, and as whom.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -86,3 +86,12 @@ def ls(as_json: AsJson = False, quiet: Quiet = False) -> None:
             screen.out.print(context_list(found))
         else:
             screen.say("no contexts")
+
+
+@app.command("rm", epilog="Example: jsproto context rm shop")
+def rm(name: Name, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Remove a context. If it is the selected one, none is selected then."""
+    screen = Screen(as_json, quiet)
+    with running(screen):
+        context_files.remove(name)
+        done(Common(as_json=as_json, quiet=quiet), {"context": name}, f"context {name} is removed")
