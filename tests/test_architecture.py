@@ -283,7 +283,8 @@ def test_the_core_imports_only_what_is_pure() -> None:
 def test_the_core_calls_no_impure_builtin() -> None:
     for path in CORE:
         calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
-        assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == [], path
+        impure = IMPURE_BUILTINS - ({"print"} if path.name == "__main__.py" else set())
+        assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in impure] == [], path
 
 
 def test_no_verb_of_the_client_takes_keywords_of_any_name() -> None:
@@ -473,8 +474,11 @@ def test_the_wheel(tmp_path: Path) -> None:
     }
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "wheel")
-    needs = Distribution.at(tmp_path / "wheel" / info).requires or []
-    assert [need for need in needs if "extra ==" not in need] == []
+    described = Distribution.at(tmp_path / "wheel" / info)
+    assert [need for need in described.requires or [] if "extra ==" not in need] == []
+    text = str(described.metadata.json["description"])
+    assert "# jsproto" in text
+    assert re.findall(r"\]\((?!https?://)[^)]*\)", text) == []  # no link that leads nowhere
 
 
 @pytest.mark.slow

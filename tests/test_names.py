@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from importlib import import_module
@@ -41,3 +42,11 @@ def test_an_import_alone_brings_nothing() -> None:
     program = "import sys, jsproto; print(sorted(name for name in sys.modules if name.startswith('jsproto.')))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "['jsproto._version']\n"
+
+
+def test_the_package_says_where_to_read_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert import_module("jsproto.__main__").WHERE.startswith(f"jsproto {jsproto.__version__} is a library.")
+    assert capsys.readouterr().out == ""
+    sys.modules.pop("jsproto.__main__")
+    runpy.run_module("jsproto", run_name="__main__")
+    assert capsys.readouterr().out == import_module("jsproto.__main__").WHERE

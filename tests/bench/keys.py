@@ -159,6 +159,8 @@ def nats_py_watch(task: Task) -> None:
         for run in task.runs():
             watcher = await (await nats_py_bucket(nc, run)).watchall()
             async for entry in watcher:
+                if entry is None:  # for a moment there was no more
+                    continue
                 run.received += 1
                 run.received_bytes += len(entry.value)
                 if run.received == run.count:
