@@ -179,18 +179,14 @@ class Commit:
             elif lost is None and not isinstance(last, _PASSES):
                 self._step(_S.REFUSED)
                 raise self._refusal(last) from last
-            pause = backoff.failed(self._now) or 0.0
-            if session.closed or self._now + pause > now + (self._timeout if lost is None else PATIENCE):
+            pause = backoff.failed(session.now) or 0.0
+            if session.closed or session.now + pause > now + (self._timeout if lost is None else PATIENCE):
                 self._step(_S.REFUSED if lost is None else _S.UNKNOWABLE)
                 raise last if lost is None else TransactionUnknownError(self._config.bucket) from lost
             try:
-                yield Pause(session, self._now + pause).over
+                yield Pause(session, session.now + pause).over
             except Error:
                 continue  # the session ends, which the next try will say
-
-    @property
-    def _now(self) -> float:
-        return max(self._began, self._js.session.now)
 
     def _decide(self, number: int) -> Generator[Ticket[Any], Any, int]:
         """Send the messages again, or look for them. Returns the revision of the first one.
@@ -227,7 +223,7 @@ class Commit:
         if not is_batch:
             target, _, value, lines, _ = messages[0]
             headers = Headers.parse(b"%b%b\r\n" % (FIRST_LINE, lines))
-            asked = js.publish(target, value, now=self._now, timeout=self._timeout, headers=headers)
+            asked = js.publish(target, value, now=session.now, timeout=self._timeout, headers=headers)
             self._is_out = True
             ack: PubAck = yield asked
             return ack.seq
@@ -237,12 +233,12 @@ class Commit:
                 if session.congested:
                     yield session.sendable()
                 if batch.sequence + 1 < len(messages):
-                    batch.add(target, value, CheckedLines(lines + LINE_END), now=self._now)
-            asked = batch.commit(self._now, target, value, CheckedLines(lines + LINE_END))
+                    batch.add(target, value, CheckedLines(lines + LINE_END), now=session.now)
+            asked = batch.commit(session.now, target, value, CheckedLines(lines + LINE_END))
             self._is_out = True
             ack = yield asked
         except Error as error:
-            batch.discard(self._now)
+            batch.discard(session.now)
             if isinstance(error, BatchMessageError) and isinstance(error.__cause__, Error):
                 raise error.__cause__ from None  # the batch could go on, and this one does not
             raise
@@ -261,7 +257,7 @@ class Commit:
             try:
                 found: StoredMsg = yield js.get_msg(
                     self._config.stream.name, None if expected is None else expected + 1, subject=message.subject,
-                    next=expected is not None, level="leader", now=self._now, timeout=self._timeout,
+                    next=expected is not None, level="leader", now=js.session.now, timeout=self._timeout,
                 )  # fmt: skip
             except MessageNotFoundError:
                 is_nothing_new = True
@@ -286,7 +282,7 @@ class Commit:
         server = session.server
         if server is None or server.cluster is not None or server.server_id != self._server_id:
             return False
-        return self._now - self._began < window
+        return session.now - self._began < window
 
     def _is_lost(self, error: Error) -> bool:
         """Whether the messages may be stored all the same."""

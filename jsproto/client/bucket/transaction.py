@@ -316,6 +316,7 @@ class Transaction:
         if not self._writes:
             self._step(_S.STORED)
             return {}
+        self._js.session.note(now)
         checked = {**dict.fromkeys(self._seen if self._serializable else ()), **self._guards}
         guards = [subject for subject in checked if subject not in self._writes]
         unread = [subject for subject in self._writes if self._revision(subject) is None]
@@ -325,7 +326,7 @@ class Transaction:
             for subject, lock in self._locks.items():
                 self._given[subject] = yield from lock.settled()
             commit = Commit(self._js, self._config, self._messages(guards), self._step, self._timeout)
-            first = yield from commit.run(max(now, self._js.session.now))
+            first = yield from commit.run(self._js.session.now)
         except StreamWrongLastSequenceError as error:
             raise (yield from self._refused([*self._writes, *guards], error)) from error
         except Error as error:

@@ -253,9 +253,7 @@ class Watch(Live):
 
     def _compare(self, known: KnownKeys) -> Generator[Ticket[Any], Any, None]:
         js, keys = self._js, self._keys
-        listed = SubjectList(
-            js, keys.stream, self._plan.patterns, now=lambda: js.session.now, timeout=js.timeout
-        )  # fmt: skip
+        listed = SubjectList(js, keys.stream, self._plan.patterns, timeout=js.timeout)
         try:
             names = yield from listed.counts()
         except PermissionsViolationError as error:

@@ -86,7 +86,7 @@ class Session(BulkOutbox):
     Attributes:
 
     * ``options``: the ``ConnectOptions``.
-    * ``now``: seconds, the time that came with the last bytes or timeout. Scripts send what comes next at that time.
+    * ``now``: seconds, the time of the last bytes, timeout or ``note``. Scripts send what comes next at that time.
     * ``scripts``: the ``ScriptRunner``.
     * ``connected``: a ticket with the ``ServerInfo`` of the first link.
     * ``error``: why the session ended, None while it lives or if the application closed it.
@@ -511,6 +511,10 @@ class Session(BulkOutbox):
         """The subscriptions that ``drain`` takes."""
         return [kept for kept in dict.fromkeys(self._routes.values()) if isinstance(kept, Drainable)]
 
+    def note(self, now: float) -> None:
+        """A verb is called at ``now``, perhaps long after the last input. What it starts goes by ``Session.now``."""
+        self.now = max(self.now, now)
+
     def run(self, script: Script[T]) -> Ticket[T]:
         """Run a script: a generator that yields tickets and is sent their values (``script_runner``).
 
@@ -520,7 +524,7 @@ class Session(BulkOutbox):
 
     def abandon(self, brought: object, now: float) -> None:
         """The caller of a verb has gone: end what it returned if it is ``Live``, or a ticket that brings that."""
-        self.now = now
+        self.note(now)
         self.scripts.abandon(brought, now)
 
     def close(self, now: float) -> None:

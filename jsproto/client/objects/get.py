@@ -189,7 +189,7 @@ class Get(Live):
         """It ends, with ``error`` or because the object was changed."""
         self._close(now)
         session = self._place.js.session
-        session.now = now
+        session.note(now)
         self._ended = session.run(self._explain(error))
 
     def _explain(self, error: Error) -> Script[None]:

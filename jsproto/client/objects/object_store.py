@@ -80,7 +80,7 @@ class ObjectStore:
         Raises:
             LocalProtocolError: the name, or an option, cannot be.
         """
-        return Put(self._place(timeout), self.config, name, mtime, now, **options)
+        return Put(self._place(timeout, now), self.config, name, mtime, now, **options)
 
     @explained(GetOptions)
     def open(
@@ -106,7 +106,7 @@ class ObjectStore:
         asked = checked(GetOptions, options)
         self.space.meta(name)
         self._js.need_batches()
-        script = self._open(self._place(timeout), name, now, level, asked)
+        script = self._open(self._place(timeout, now), name, now, level, asked)
         return self._js.session.scripts.bring(script)
 
     def info(
@@ -125,7 +125,7 @@ class ObjectStore:
             ObjectDamagedError: it cannot be read.
         """
         self.space.meta(name)
-        return self._js.session.run(_info(self._place(timeout), name, now, level, deleted))
+        return self._js.session.run(_info(self._place(timeout, now), name, now, level, deleted))
 
     def list(self, *, now: float, deleted: bool = False, timeout: float | None = None) -> Ticket[list[ObjectInfo]]:
         """The descriptions of all objects, in the order of their revisions. ``deleted``: of deleted ones, too.
@@ -134,7 +134,7 @@ class ObjectStore:
             UnsupportedByServerError: the server is older than 2.11.
         """
         self._js.need_batches()
-        return self._js.session.scripts.bring(list_objects(self._place(timeout), now, deleted=deleted))
+        return self._js.session.scripts.bring(list_objects(self._place(timeout, now), now, deleted=deleted))
 
     @explained(ObjectWatchOptions)
     def watch(self, *, now: float, **options: Unpack[ObjectWatchOptions]) -> Ticket[ObjectWatch]:
@@ -144,7 +144,7 @@ class ObjectStore:
             LocalProtocolError: an option cannot be.
         """
         asked = checked(ObjectWatchOptions, options)
-        return self._js.session.scripts.bring(open_watch(self._place(None), asked, now))
+        return self._js.session.scripts.bring(open_watch(self._place(None, now), asked, now))
 
     def delete(
         self, name: str, *, now: float, mtime: int | None = None, timeout: float | None = None
@@ -156,7 +156,7 @@ class ObjectStore:
             ObjectChangedError: it was replaced meanwhile.
         """
         self.space.meta(name)
-        return self._js.session.run(_delete(self._place(timeout), name, mtime, now))
+        return self._js.session.run(_delete(self._place(timeout, now), name, mtime, now))
 
     @explained(MetaOptions)
     def update_meta(
@@ -176,7 +176,7 @@ class ObjectStore:
         """
         self.space.meta(name)
         changes = {key: value for key, value in checked(MetaOptions, options).items() if key in options}
-        return self._js.session.run(_update(self._place(timeout), name, changes, mtime, now))
+        return self._js.session.run(_update(self._place(timeout, now), name, changes, mtime, now))
 
     def rename(
         self, name: str, new: str, *, now: float, mtime: int | None = None, timeout: float | None = None
@@ -192,7 +192,7 @@ class ObjectStore:
         """
         self.space.meta(name)
         self.space.meta(new)
-        return self._js.session.run(_rename(self._place(timeout), name, new, mtime, now))
+        return self._js.session.run(_rename(self._place(timeout, now), name, new, mtime, now))
 
     def link(
         self,
@@ -215,8 +215,8 @@ class ObjectStore:
         if target is not None:
             space.meta(target)
         script = make_link(
-            self._place(timeout), name, ObjectLink(space.bucket, target), self._js.session.draw().decode(), mtime, now,
-            RESUME_FOR,
+            self._place(timeout, now), name, ObjectLink(space.bucket, target), self._js.session.draw().decode(), mtime,
+            now, RESUME_FOR,
         )  # fmt: skip
         return self._js.session.run(script)
 
@@ -243,14 +243,15 @@ class ObjectStore:
         """
         age = nanoseconds(older_than, "older_than")
         self._js.need_batches()
-        return self._js.session.scripts.bring(collect(self._place(timeout), age, mtime, now, RESUME_FOR))
+        return self._js.session.scripts.bring(collect(self._place(timeout, now), age, mtime, now, RESUME_FOR))
 
     def status(self, *, now: float, timeout: float | None = None) -> Ticket[ObjectStoreStatus]:
         """What the bucket is like now, and how much it holds."""
         asked = self._js.stream_info(self.space.stream, now=now, timeout=timeout)
         return self._js.session.run(_status(self.space.bucket, asked))
 
-    def _place(self, timeout: float | None) -> Place:
+    def _place(self, timeout: float | None, now: float) -> Place:
+        self._js.session.note(now)
         return Place(self._js, self.space, timeout)
 
     def _open(self, place: Place, name: str, now: float, level: ReadLevel | None, asked: GetOptions) -> Script[Get]:

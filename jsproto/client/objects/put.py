@@ -192,7 +192,6 @@ class Put(Live):
 
     def _run(self, now: float) -> Script[ObjectInfo]:
         try:
-            self._place.js.session.now = now
             found = yield from self._keep_asking(lambda: present(self._place, self._info.name, self._place.now))
             old = None if found is None else found.info
             self._judge(old)
@@ -295,7 +294,7 @@ class Put(Live):
     def _give(self, wanted: Ticket[bytes | None], chunk: bytes | None, now: float) -> None:
         session = self._place.js.session
         self._wanted = None
-        session.now = now
+        session.note(now)
         wanted.succeed(chunk)
         session.completed(wanted)
 

@@ -214,6 +214,7 @@ class KnownStreams(Conversation):
         check.position, check.facts = position, None
         self._owed.discard(stream)
         self._asking[stream] = check
+        self._js.session.note(now)
         self._js.session.run(self._proved(stream, check, timeout * TRY_FOR, now))
 
     def _proved(
@@ -233,7 +234,7 @@ class KnownStreams(Conversation):
                 self._floors.pop(stream, None)
             else:
                 seq, verdict = self.position(stream).seq, self._reached(stream, check.facts, now)
-        now = max(now, self._js.session.now)
+        now = self._js.session.now
         del self._asking[stream]
         if check is not self._checks.get(stream):  # it was forgotten meanwhile
             self._ask_again(stream, now)

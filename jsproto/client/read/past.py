@@ -10,7 +10,7 @@ Not here: the messages themselves (``snapshot``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from jsproto.client.read.subject_list import SubjectList
@@ -29,16 +29,13 @@ if TYPE_CHECKING:
 class Past:
     """The questions of one snapshot."""
 
-    __slots__ = ("_js", "_list", "_now", "_stream", "_timeout")
+    __slots__ = ("_js", "_list", "_stream", "_timeout")
 
-    def __init__(
-        self, js: Reads, stream: str, listed: SubjectList, *, now: Callable[[], float], timeout: float
-    ) -> None:
-        """``listed``: the subjects that are wanted. ``now``: the time. ``timeout``: seconds for each question."""
+    def __init__(self, js: Reads, stream: str, listed: SubjectList, *, timeout: float) -> None:
+        """``listed``: the subjects that are wanted. ``timeout``: seconds for each question."""
         self._js = js
         self._stream = stream
         self._list = listed
-        self._now = now
         self._timeout = timeout
 
     def check_gap(self, info: StreamInfo, last: int, up_to: int) -> None:
@@ -62,7 +59,7 @@ class Past:
             return
         try:
             first: StoredMsg = yield self._js.get_msg(
-                self._stream, info.state.first_seq, level="leader", now=self._now(), timeout=self._timeout
+                self._stream, info.state.first_seq, level="leader", now=self._js.session.now, timeout=self._timeout
             )
         except MessageNotFoundError:
             return  # dropped just now: deletions have no sequence
@@ -99,7 +96,7 @@ class Past:
         """Whether the first message of a subject took the place of those before it, or is gone again."""
         try:
             first: StoredMsg = yield self._js.get_msg(
-                self._stream, subject=name, next=True, level="leader", now=self._now(), timeout=self._timeout
+                self._stream, subject=name, next=True, level="leader", now=self._js.session.now, timeout=self._timeout
             )
         except MessageNotFoundError:
             return True
@@ -117,7 +114,7 @@ class Past:
             return at
         try:
             first: StoredMsg = yield self._js.get_msg(
-                self._stream, start_time=at, level="leader", now=self._now(), timeout=self._timeout
+                self._stream, start_time=at, level="leader", now=self._js.session.now, timeout=self._timeout
             )
         except MessageNotFoundError:
             return last_seq
@@ -132,7 +129,7 @@ class Past:
             found: StoredMsg | None
             try:
                 found = yield self._js.get_msg(
-                    self._stream, guess, next=True, level="leader", now=self._now(), timeout=self._timeout
+                    self._stream, guess, next=True, level="leader", now=self._js.session.now, timeout=self._timeout
                 )
             except MessageNotFoundError:
                 found = None

@@ -215,9 +215,8 @@ class Reads:
         """
         check_name(stream)
         check_subject(filter, wildcards=True)
-        listed = SubjectList(
-            self, stream, [filter], now=lambda: max(now, self.session.now), timeout=self._limit(timeout)
-        )
+        self.session.note(now)
+        listed = SubjectList(self, stream, [filter], timeout=self._limit(timeout))
         return self.session.run(listed.counts())
 
     def need_batches(self) -> None:

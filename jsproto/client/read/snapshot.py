@@ -99,7 +99,6 @@ class Snapshot(Live):
 
     __slots__ = (
         "_at_once",
-        "_began",
         "_closed",
         "_first",
         "_js",
@@ -163,7 +162,7 @@ class Snapshot(Live):
         self._least = least
         self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         self._timeout = timeout
-        self._began = now
+        js.session.note(now)
         self._closed = False
         self._read: DirectBatch | None = None
         self._ready: deque[StoredMsg] = deque()
@@ -233,7 +232,7 @@ class Snapshot(Live):
         try:
             yield self._work
         except Abandoned:
-            self.close(self._now)
+            self.close(self._js.session.now)
             raise
         return self
 
@@ -255,20 +254,20 @@ class Snapshot(Live):
             self._begin(self._read_now(first))
             return
         else:
-            self._give(first.pop_many(_NO_LIMIT, self._began), first.up_to_seq)
+            self._give(first.pop_many(_NO_LIMIT, self._js.session.now), first.up_to_seq)
             self._work.succeed(None)
         self._js.session.completed(self._work)
 
     def _begin(self, script: Generator[Ticket[Any], Any, None]) -> None:
         """Read by a script."""
-        self._list = SubjectList(self._js, self.stream, self._wanted, now=lambda: self._now, timeout=self._timeout)
+        self._list = SubjectList(self._js, self.stream, self._wanted, timeout=self._timeout)
         self._js.session.scripts.run(script, self._work)
 
     def _guarded(
         self, script: Generator[Ticket[Any], Any, None], guard: SnapshotGuard
     ) -> Generator[Ticket[Any], Any, None]:
         """``script``, once the session's position is proved."""
-        proof = guard.proof(self._now)
+        proof = guard.proof(self._js.session.now)
         if proof is not None:
             yield proof
         try:
@@ -329,7 +328,7 @@ class Snapshot(Live):
                 group, least=max([shown.least, *shown.moments]), created=shown.created, batch=most, max_bytes=shown.room
             )
             yield from self._wait_for(answer)
-        messages = answer.pop_many(_NO_LIMIT, self._now)
+        messages = answer.pop_many(_NO_LIMIT, self._js.session.now)
         shown.add(answer, messages)
         if not answer.rest:
             return []
@@ -352,7 +351,7 @@ class Snapshot(Live):
         is_wanted = matcher(self._wanted)
         read = DirectBatch(
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
-            draw=self._js.session.draw, now=self._now,
+            draw=self._js.session.draw, now=self._js.session.now,
             seq=begun + 1, subject=alone, at_least=up_to,
             max_bytes=max(self._max_bytes, CATCH_UP_BYTES), timeout=self._timeout,
         )  # fmt: skip
@@ -367,7 +366,7 @@ class Snapshot(Live):
                 if is_wanted(each.subject):
                     shown[each.subject] = each
             if count > MOST_WRITTEN:
-                read.close(self._now)
+                read.close(self._js.session.now)
                 raise SnapshotError("the stream is written faster than it can be read", read.last_seq)
         return max(up_to, read.last_seq)
 
@@ -386,7 +385,7 @@ class Snapshot(Live):
     # -- as of an earlier sequence -------------------------------------------------------------------------------------
 
     def _read_at(self, at: Point) -> Generator[Ticket[Any], Any, None]:
-        past = Past(self._js, self.stream, self._list, now=lambda: self._now, timeout=self._timeout)
+        past = Past(self._js, self.stream, self._list, timeout=self._timeout)
         info: StreamInfo = yield self._state()
         up_to = yield from past.sequence_at(at, info)
         if not up_to:
@@ -414,7 +413,7 @@ class Snapshot(Live):
                 half = len(group) // 2
                 groups.extendleft([group[half:], group[:half]])
                 continue
-            shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._now))
+            shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._js.session.now))
         now: StreamInfo = yield self._state()
         self._check_same(now, info.created)
         yield from past.check_rollup(now, up_to)
@@ -428,11 +427,7 @@ class Snapshot(Live):
 
     def _state(self) -> Ticket[StreamInfo]:
         self._check_open()
-        return self._js.subjects(self.stream, None, now=self._now, timeout=self._timeout)
-
-    @property
-    def _now(self) -> float:
-        return max(self._began, self._js.session.now)
+        return self._js.subjects(self.stream, None, now=self._js.session.now, timeout=self._timeout)
 
     def _check_open(self) -> None:
         """IncompleteBatchError, which ends the script, when this was closed."""
@@ -444,7 +439,7 @@ class Snapshot(Live):
         self._check_open()
         answer = LastAnswer(
             self._js.session, self.stream, group, api=self._js.api, inbox=self._js.session.new_inbox(),
-            draw=self._js.session.draw, now=self._now,
+            draw=self._js.session.draw, now=self._js.session.now,
             timeout=self._timeout, **options,
         )  # fmt: skip
         self._read = answer
@@ -466,7 +461,7 @@ class Snapshot(Live):
 
     def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
         """The next messages of ``read``. Empty at its end."""
-        while not (messages := read.pop_many(_AT_ONCE, self._now)) and not read.finished:
+        while not (messages := read.pop_many(_AT_ONCE, self._js.session.now)) and not read.finished:
             yield from self._wait_for(read)
         return messages
 

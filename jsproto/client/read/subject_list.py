@@ -41,16 +41,13 @@ class SubjectList:
     * ``listed_on``: the server's clock then, in nanoseconds since the epoch.
     """
 
-    __slots__ = ("_js", "_now", "_stream", "_timeout", "_wanted", "created", "listed_at", "listed_on")
+    __slots__ = ("_js", "_stream", "_timeout", "_wanted", "created", "listed_at", "listed_on")
 
-    def __init__(
-        self, js: Reads, stream: str, wanted: Sequence[str], *, now: Callable[[], float], timeout: float
-    ) -> None:
-        """``wanted``: checked subjects, wildcards allowed. ``now``: the time. ``timeout``: seconds for each request."""
+    def __init__(self, js: Reads, stream: str, wanted: Sequence[str], *, timeout: float) -> None:
+        """``wanted``: checked subjects, wildcards allowed. ``timeout``: seconds for each request."""
         self._js = js
         self._stream = stream
         self._wanted = wanted
-        self._now = now
         self._timeout = timeout
         self.listed_at: int | None = None
         self.created: int | None = None
@@ -139,7 +136,7 @@ class SubjectList:
         raise SnapshotError("the list of subjects changes faster than it can be read", self.listed_at or 0)
 
     def _ask(self, pattern: str, offset: int) -> Ticket[StreamInfo]:
-        return self._js.subjects(self._stream, pattern, offset, now=self._now(), timeout=self._timeout)
+        return self._js.subjects(self._stream, pattern, offset, now=self._js.session.now, timeout=self._timeout)
 
     def _total(self, info: StreamInfo, names: int) -> int:
         """How many subjects match, as the leader says. RemoteProtocolError when it is no number."""
