@@ -760,8 +760,42 @@ class TransactionUnknownError(BucketError):
         self.applied = applied
 
 
+class ValueTooLargeError(BucketError):
+    """A value has ``size`` bytes with its headers, more than the bucket's ``max_value_size``. Nothing was stored.
+
+    ``key``: its name, that of a lock, too. ``limit``: bytes, None where the server does not tell.
+    """
+
+    def __init__(self, bucket: str, key: str, size: int, limit: int | None) -> None:
+        super().__init__(
+            bucket,
+            f"key {key!r:.200}: the value has {size} bytes with its headers, max_value_size is "
+            f"{'unknown' if limit is None else limit}: raise it with update_bucket({bucket!r}, max_value_size=...)",
+        )
+        self.key = key
+        self.size = size
+        self.limit = limit
+
+
+class DirectReadsDisabledError(BucketError, NoRespondersError):
+    """The bucket allows no Direct Get, which reads of several keys need. ``subject`` is where it was asked for."""
+
+    def __init__(self, bucket: str, subject: str) -> None:
+        text = f"it allows no Direct Get: switch it on with update_bucket({bucket!r}, direct=True)"
+        Error.__init__(self, f"bucket {bucket}: {text}")
+        self.bucket = bucket
+        self.subject = subject
+
+
 class TransactionTooLargeError(BucketError, LocalProtocolError):
-    """A transaction is more than a server takes at once. Nothing of it is stored."""
+    """A transaction is more than a server takes at once. Nothing of it is stored.
+
+    ``keys``: those whose messages are too large. Empty: there are too many messages.
+    """
+
+    def __init__(self, bucket: str, text: str, keys: Sequence[str] = ()) -> None:
+        super().__init__(bucket, text)
+        self.keys = tuple(keys)
 
 
 class TransactionsDisabledError(BucketError):

@@ -51,7 +51,7 @@ class BucketOptions(TypedDict, total=False):
         marker_ttl: the server leaves a marker, which lives so long, where a key expires (2.11). 1 s or more. Default:
             it leaves none.
         max_bytes: of all revisions together, with names and headers. Default: no limit.
-        max_value_size: bytes of a value, with its headers. Default: no limit.
+        max_value_size: bytes of a value, with its headers, which take up to 300 in a transaction. Default: no limit.
         storage: "file" (the default) or "memory".
         replicas: servers that have it. Default: 1.
         compression: whether the server compresses its files.

@@ -21,6 +21,7 @@ from jsproto.errors import (
     RemoteProtocolError,
     TimeoutError,
     UnsupportedByServerError,
+    ValueTooLargeError,
 )
 from jsproto.grammar.bucket_config import BucketConfig
 from jsproto.grammar.headers import Headers, encode_headers
@@ -215,3 +216,15 @@ def test_another_api_has_its_prefix_before_what_is_written() -> None:
     written, read = h.published()
     assert written.subject == b"$JS.hub.API.$KV.B.k"
     assert read.subject == b"$JS.hub.API.DIRECT.GET.KV_B.$KV.B.k"
+
+
+def test_a_value_that_is_too_large_where_the_limit_is_unknown() -> None:
+    create = Creating()
+    create.refused(
+        0, {"error": {"code": 400, "err_code": 10054, "description": "message size exceeds maximum allowed"}}
+    )
+    (pub,) = create.h.answer(lambda pub: {"error": {"code": 503, "err_code": 10008, "description": "unavailable"}})
+    assert pub.subject == b"$JS.API.STREAM.INFO.KV_B"
+    with pytest.raises(ValueTooLargeError, match="key 'k': the value has 56 bytes .* is unknown") as raised:
+        create.ticket.result()
+    assert (raised.value.size, raised.value.limit) == (56, None)

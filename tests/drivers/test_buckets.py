@@ -16,14 +16,15 @@ from jsproto.errors import (
     BucketExistsError,
     BucketNotFoundError,
     ConnectionClosedError,
+    DirectReadsDisabledError,
     Error,
     KeyDeletedError,
     KeyExistsError,
     KeyNotFoundError,
     KeyWrongLastSequenceError,
     LocalProtocolError,
-    NoRespondersError,
     TimeoutError,
+    ValueTooLargeError,
 )
 from jsproto.grammar.key_codecs import Base64Keys, PathKeys, chained
 from jsproto_io.nats_server import NatsServer
@@ -213,7 +214,7 @@ async def test_a_bucket_without_times_to_live(server: Any, connect: Connect) -> 
         await bucket.put("k", b"1")
         assert (await bucket.get("k")).value == b"1"
         assert (await bucket.get("k", 1)).value == b"1"
-        with pytest.raises(NoRespondersError, match="allow_direct=True"):
+        with pytest.raises(DirectReadsDisabledError, match=rf"update_bucket\('{name}', direct=True\)"):
             await bucket.get_many(["k"])
         await js.update_bucket(name, direct=True)
         assert list(await bucket.get_many(["k"])) == ["k"]
@@ -389,3 +390,18 @@ async def test_mirrors_and_sources(server: Any, connect: Connect) -> None:
         assert (await source.get("own")).value == b"3"
         for copy in (mirror, source):
             await js.delete_bucket(copy.name)
+
+
+async def test_headers_count_in_the_size_of_a_value(server: Any, connect: Connect) -> None:
+    """The size that the error has is the least that the bucket must allow."""
+    async with new_bucket(server, connect, max_value_size=10) as (bucket, js):
+        await bucket.put("k", b"x" * 10)
+        for key, verb, *arguments in (("new", "create", b"x"), ("k", "update", b"x", 1), ("k", "purge")):
+            for shorter in (1, 0):
+                with pytest.raises(ValueTooLargeError, match=f"key '{key}'") as raised:
+                    await getattr(bucket, verb)(key, *arguments)
+                await js.update_bucket(bucket.name, max_value_size=raised.value.size - shorter)
+            await getattr(bucket, verb)(key, *arguments)
+            await js.update_bucket(bucket.name, max_value_size=10)
+        with pytest.raises(ValueTooLargeError, match="key 'job'"):
+            await bucket.lock("job", ttl=5).acquire()

@@ -16,6 +16,7 @@ from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.pause import Pause
 from jsproto.errors import (
+    BucketNotFoundError,
     ConnectionClosedError,
     ConnectionLostError,
     Error,
@@ -24,6 +25,7 @@ from jsproto.errors import (
     KeyNotFoundError,
     LocalProtocolError,
     NoRespondersError,
+    TimeoutError,
     TransactionConflictError,
     TransactionTooLargeError,
     TransactionUnknownError,
@@ -375,6 +377,27 @@ def test_a_read_that_fails_leaves_it_open() -> None:
     assert side.do("commit") == {"a": 3}
 
 
+def test_a_bucket_that_is_deleted() -> None:
+    for step in (("get", "a"), ("commit",)):
+        side = Plain()
+        side.do("guard", "a", 1)
+        side.tx.put("a", OURS)
+        side.ask(side.pair.js.delete_bucket("B", now=side.pair.now))
+        with pytest.raises(BucketNotFoundError):
+            side.do(*(("get", "b") if step[0] == "get" else step))
+
+
+def test_a_server_that_is_away() -> None:
+    side = Plain()
+    side.pair.is_reachable = False
+    side.pair.lose_link()
+    for verb in ("get", "get_many"):
+        with pytest.raises(TimeoutError, match="bucket B: no message within"):
+            side.do(verb, "b" if verb == "get" else ["b"])
+    with pytest.raises(TimeoutError, match="bucket B: no message within"):
+        side.ask(side.bucket.get_many(["b"], now=side.pair.now))
+
+
 def test_many_keys() -> None:
     side = Plain()
     assert len(side.do("get_many", [f"k.{number}" for number in range(1_100)])) == 0
@@ -403,8 +426,9 @@ def test_what_cannot_be() -> None:
     side = Plain()
     side.tx.put("a", b"", ttl=60)
     side.tx.put("b", b"x" * 2_000_000)
-    with pytest.raises(TransactionTooLargeError, match="bytes with its headers"):
+    with pytest.raises(TransactionTooLargeError, match="key 'b' has 2000... bytes with its headers: the ser") as raised:
         side.do("commit")
+    assert raised.value.keys == ("b",)
     assert side.stream.last_seq == 2
 
 

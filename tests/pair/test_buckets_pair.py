@@ -20,6 +20,7 @@ from jsproto.errors import (
     BadBucketError,
     BucketExistsError,
     BucketNotFoundError,
+    DirectReadsDisabledError,
     KeyDeletedError,
     KeyExistsError,
     KeyNotFoundError,
@@ -27,6 +28,7 @@ from jsproto.errors import (
     LocalProtocolError,
     NoRespondersError,
     NoStreamResponseError,
+    ValueTooLargeError,
 )
 from jsproto.events import MessagesMissed
 from jsproto.grammar.bucket_config import BucketConfig
@@ -245,8 +247,42 @@ def test_where_direct_get_is_off() -> None:
     assert side.do("get", "k").value == b"1"
     assert side.do("get", "k", revision=1).value == b"1"
     assert side.do("keys") == ["k"]
-    with pytest.raises(NoRespondersError, match="allow_direct=True"):
-        side.do("get_many", ["k"])
+    for verb, arguments in (("get_many", (["k"],)), ("snapshot", ())):
+        with pytest.raises(DirectReadsDisabledError, match=r"^bucket B: .*update_bucket\('B', direct=True\)") as raised:
+            side.do(verb, *arguments)
+        assert isinstance(raised.value, NoRespondersError)
+        assert (raised.value.bucket, raised.value.subject) == ("B", "$JS.API.DIRECT.GET.KV_B")
+    with pytest.raises(DirectReadsDisabledError):
+        side.do("get", "k", level="direct")
+
+
+def test_values_with_headers_that_are_too_large() -> None:
+    """The size that the error has is the least that the bucket must allow."""
+    side = Side(max_value_size=10)
+    assert side.do("put", "k", b"x" * 10) == 1
+    refused: list[tuple[str, str, tuple[Any, ...]]] = [
+        ("k", "put", (b"x" * 60,)), ("new", "create", (b"x" * 60,)), ("k", "update", (b"x", 2)), ("k", "purge", ()),
+    ]  # fmt: skip
+    for key, verb, arguments in refused:
+        sizes = [11]
+        for _ in range(2):
+            limit = sizes[-1] - 1
+            side.ask("update_bucket", "B", max_value_size=limit)
+            with pytest.raises(ValueTooLargeError, match=f"key '{key}': .* is {limit}: raise it with up") as raised:
+                side.do(verb, key, *arguments)
+            assert (raised.value.bucket, raised.value.key, raised.value.limit) == ("B", key, limit)
+            sizes.append(raised.value.size)
+        side.ask("update_bucket", "B", max_value_size=sizes[-1])
+        side.do(verb, key, *arguments)
+    side.ask("update_bucket", "B", max_value_size=70)
+    lock = side.bucket.lock("job", ttl=10)
+    with pytest.raises(ValueTooLargeError, match="key 'job': the value has"):
+        side.pair.run_until(lock.acquire(now=side.pair.now))
+    side.ask("update_bucket", "B", max_value_size=1_000)
+    side.pair.run_until(lock.acquire(now=side.pair.now))
+    with pytest.raises(ValueTooLargeError, match="key 'k': the value has 1[0-9]{3} bytes"):
+        side.pair.run_until(lock.put("k", b"x" * 990, now=side.pair.now))
+    side.pair.run_until(lock.renew(now=side.pair.now))
 
 
 def test_many_keys_in_one_request() -> None:

@@ -13,6 +13,7 @@ Not here: the scripts (``entries``, ``writes``, ``watch``, ``listing``), and wha
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from jsproto.api_errors import StreamNameExistError
@@ -25,7 +26,7 @@ from jsproto.client.bucket.lock import Lock, LockKind
 from jsproto.client.bucket.manage import read_config, space_of, status
 from jsproto.client.bucket.transaction import Isolation, Transaction
 from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch, patterns_of
-from jsproto.client.bucket.writes import create, written
+from jsproto.client.bucket.writes import KeyMessage, create, key_message, written
 from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.client.read.single import ReadLevel
 from jsproto.errors import BucketExistsError, LocalProtocolError
@@ -57,6 +58,7 @@ class Bucket:
 
     The tickets fail with:
         BucketNotFoundError: there is no bucket.
+        ValueTooLargeError: a write has more bytes with its headers than ``max_value_size``.
         NoRespondersError: its stream has no leader now. A write may be tried again.
         TimeoutError: no answer came in time. What was to be written may be stored.
     """
@@ -103,7 +105,7 @@ class Bucket:
         """Read the values of many keys at one moment. Keys without a value are missing.
 
         The ticket fails with:
-            NoRespondersError: the bucket allows no Direct Get.
+            DirectReadsDisabledError: the bucket allows no Direct Get.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
@@ -130,12 +132,12 @@ class Bucket:
             KeyWrongLastSequenceError: others create and delete it all the time. Or the bucket is a mirror that lags.
             MessageTTLDisabledError: the bucket allows no time to live.
         """
-        target = self.space.target(key)
 
-        def publish(last: int, now: float) -> Ticket[PubAck]:
-            return self._asks.publish(target, value, now=now, timeout=timeout, expected_last_subject_seq=last, ttl=ttl)
+        def message(last: int) -> KeyMessage:
+            return key_message(self._js, self.space, key, value, expected_last_subject_seq=last, ttl=ttl)
 
-        return self._js.session.run(create(self._js, self.space, key, publish(0, now), publish, timeout))
+        send = partial(self._send, timeout=timeout)
+        return self._js.session.run(create(self._js, self.space, message, send(message(0), now), send, timeout))
 
     def update(self, key: str, value: bytes, last: int, *, now: float, timeout: float | None = None) -> Ticket[int]:
         """Store a value if the last revision of the key is ``last``, 0 for none. The ticket takes its revision.
@@ -249,7 +251,7 @@ class Bucket:
         ``timeout``: seconds for each step.
 
         The ticket fails with:
-            NoRespondersError: the bucket allows no Direct Get.
+            DirectReadsDisabledError: the bucket allows no Direct Get.
             SnapshotError: the bucket is written faster than it can be read.
 
         Raises:
@@ -300,8 +302,12 @@ class Bucket:
         **options: Unpack[PublishOptions],
     ) -> Ticket[int]:
         """Publish one revision of a key."""
-        asked = self._asks.publish(self.space.target(key), value, now=now, timeout=timeout, headers=headers, **options)
-        return self._js.session.run(written(self._js, self.space, key, asked, timeout))
+        message = key_message(self._js, self.space, key, value, headers, **options)
+        asked = self._send(message, now, timeout)
+        return self._js.session.run(written(self._js, self.space, message, asked, timeout))
+
+    def _send(self, message: KeyMessage, now: float, timeout: float | None) -> Ticket[PubAck]:
+        return self._asks.publish(message.target, message.value, now=now, timeout=timeout, headers=message.headers)
 
 
 def new_bucket(

@@ -42,6 +42,7 @@ from jsproto.backoff import Backoff
 from jsproto.client.connection.pause import Pause
 from jsproto.client.publish.atomic import MSG_IDS_SINCE
 from jsproto.errors import (
+    MAX_NAMED,
     APIError,
     BatchMessageError,
     ConnectionClosedError,
@@ -90,12 +91,13 @@ class _Undecided(Error):
 
 
 class TransactionMessage(NamedTuple):
-    """One message. ``target``: where it is published. ``subject``: under which the stream has it.
+    """One message of ``key``. ``target``: where it is published. ``subject``: under which the stream has it.
 
     ``lines``: its headers, each with its end. ``expected``: the last revision of ``subject`` before it, None where that
     is not checked.
     """
 
+    key: str
     target: str
     subject: str
     value: bytes
@@ -109,7 +111,7 @@ class Commit:
     Attribute: ``id``, which the first message has as its message id, and batches as the beginning of theirs.
     """
 
-    __slots__ = ("_began", "_config", "_is_out", "_js", "_messages", "_server_id", "_step", "_timeout", "id")
+    __slots__ = ("_began", "_config", "_head", "_is_out", "_js", "_messages", "_server_id", "_step", "_timeout", "id")
 
     def __init__(
         self,
@@ -126,6 +128,7 @@ class Commit:
             UnsupportedByServerError: the server is too old for several messages.
         """
         self.id = js.session.draw().decode()
+        self._head = len(batch_head(self.id)) + _ROOM  # bytes of headers besides those of the messages
         self._js = js
         self._config = config
         first = messages[0]
@@ -221,7 +224,7 @@ class Commit:
         js, session, messages = self._js, self._js.session, self._messages
         self._is_out = False
         if not is_batch:
-            target, _, value, lines, _ = messages[0]
+            _, target, _, value, lines, _ = messages[0]
             headers = Headers.parse(b"%b%b\r\n" % (FIRST_LINE, lines))
             asked = js.publish(target, value, now=session.now, timeout=self._timeout, headers=headers)
             self._is_out = True
@@ -229,7 +232,7 @@ class Commit:
             return ack.seq
         batch = js.atomic_batch(batch_id=f"{self.id}-{number}", ack_first=False, ack_timeout=self._timeout)
         try:
-            for target, _, value, lines, _ in messages:
+            for _, target, _, value, lines, _ in messages:
                 if session.congested:
                     yield session.sendable()
                 if batch.sequence + 1 < len(messages):
@@ -295,8 +298,12 @@ class Commit:
         bucket = self._config.bucket
         if isinstance(error, AtomicPublishDisabledError):
             return TransactionsDisabledError(bucket)
-        if isinstance(error, AtomicPublishTooLargeBatchError | StreamMessageExceedsMaximumError):
+        if isinstance(error, AtomicPublishTooLargeBatchError):
             return TransactionTooLargeError(bucket, f"the server refuses the transaction: {error}")
+        if isinstance(error, StreamMessageExceedsMaximumError):
+            largest = max(self._messages, key=self._size)
+            text = f"the server refuses the transaction, in which key {largest.key!r:.200} is the largest: {error}"
+            return TransactionTooLargeError(bucket, text, [largest.key])
         if isinstance(error, AtomicPublishUnsupportedHeaderBatchError):
             return UnsupportedByServerError(SEVERAL, MSG_IDS_SINCE, None, str(error))
         return error
@@ -307,12 +314,16 @@ class Commit:
         server = session.server
         if len(messages) > 1 and server is not None and server.is_before(MSG_IDS_SINCE):
             raise UnsupportedByServerError(SEVERAL, MSG_IDS_SINCE, server.version)
-        bucket, head = self._config.bucket, len(batch_head(self.id)) + _ROOM
-        limit = min(session.max_payload, self._config.max_value_size or session.max_payload)
-        for message in messages:
-            size = head + len(message.lines) + len(message.value)
-            if size > limit:
-                text = (
-                    f"a message of the transaction has {size} bytes with its headers, the server takes at most {limit}"
-                )
-                raise TransactionTooLargeError(bucket, text)
+        most, of_server = self._config.max_value_size, session.max_payload
+        limit = of_server if most is None else min(most, of_server)
+        head = self._head
+        large = [each for each in messages if head + len(each.lines) + len(each.value) > limit]
+        if large:
+            named = [f"key {each.key!r:.100} has {self._size(each)} bytes with its headers" for each in large]
+            what = "the server takes" if limit == of_server else "max_value_size is"
+            text = f"{', '.join(named[:MAX_NAMED])}: {what} {limit}"
+            raise TransactionTooLargeError(self._config.bucket, text, [each.key for each in large])
+
+    def _size(self, message: TransactionMessage) -> int:
+        """Bytes of a message with its headers, at most."""
+        return self._head + len(message.lines) + len(message.value)

@@ -18,11 +18,14 @@ from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.read.multi import MAX_SUBJECTS
 from jsproto.errors import (
     BucketNotFoundError,
+    DirectReadsDisabledError,
     Error,
+    IncompleteBatchError,
     KeyDeletedError,
     KeyNotFoundError,
     MessageNotFoundError,
     NoRespondersError,
+    TimeoutError,
 )
 from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry, stored_entry
 from jsproto.ticket import Ticket
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from jsproto.client.read.consistent_session import ConsistentSession
     from jsproto.client.read.multi import LastMessages
     from jsproto.client.read.snapshot import Snapshot
+    from jsproto.grammar.config import StreamInfo
     from jsproto.grammar.stored import StoredMsg
 
 T = TypeVar("T")
@@ -55,14 +59,35 @@ def unanswered(
 
     Raises:
         BucketNotFoundError: there is none.
+        DirectReadsDisabledError: it allows no Direct Get, and that is what was asked.
     """
+    info: StreamInfo | None = None
     try:
-        yield js.stream_info(keys.stream, now=js.session.now, timeout=timeout)
+        info = yield js.stream_info(keys.stream, now=js.session.now, timeout=timeout)
     except StreamNotFoundError:
         raise BucketNotFoundError(keys.bucket) from error
     except Error:
         pass
+    if info is not None and type(error) is NoRespondersError and not info.config.allow_direct:
+        raise DirectReadsDisabledError(keys.bucket, error.subject) from error
     raise error
+
+
+def of_read(js: JetStream, keys: KeySpace, asked: Ticket[T], timeout: float | None) -> Generator[Ticket[Any], Any, T]:
+    """The answer to a read by Direct Get.
+
+    Raises:
+        BucketNotFoundError, DirectReadsDisabledError: see ``unanswered``.
+        NoRespondersError: nobody leads the stream.
+        TimeoutError: no answer came, or answers broke off.
+    """
+    try:
+        answer = yield from of_bucket(keys.bucket, asked)
+    except NoRespondersError as error:
+        yield from unanswered(js, keys, error, timeout)
+    except IncompleteBatchError as error:
+        raise TimeoutError(f"bucket {keys.bucket}: {error}") from error
+    return answer
 
 
 def entry(
@@ -76,12 +101,10 @@ def entry(
         BucketNotFoundError: there is no bucket.
     """
     try:
-        message = yield from of_bucket(keys.bucket, asked)
+        message = yield from of_read(js, keys, asked, timeout)
     except MessageNotFoundError as error:
         text = "it has no value" if revision is None else f"there is no revision {revision}"
         raise KeyNotFoundError(keys.bucket, key, text, revision or 0) from error
-    except NoRespondersError as error:
-        yield from unanswered(js, keys, error, timeout)
     if message.subject != keys.subject(key):
         text = f"revision {revision} is of {keys.key(message.subject)!r:.200}"
         raise KeyNotFoundError(keys.bucket, key, text, message.seq)
@@ -113,8 +136,7 @@ def entries(
     """The values of many keys, by key. ``wanted``: the keys, by subject. ``asks``: a session asks for a few only.
 
     Raises:
-        BucketNotFoundError: there is no bucket.
-        NoRespondersError: the bucket allows no Direct Get.
+        Error: as ``of_read``.
     """
     if not wanted:
         return {}
@@ -135,9 +157,7 @@ def read_entries(
         while (messages := read.pop_many(_AT_ONCE, js.session.now)) or not read.finished:
             found += [stored_entry(keys, each) for each in messages if not keys.hides(each.subject)]
             if not messages:
-                yield from of_bucket(keys.bucket, read.readable())
-    except NoRespondersError as error:
-        yield from unanswered(js, keys, error, timeout)
+                yield from of_read(js, keys, read.readable(), timeout)
     finally:
         read.close(js.session.now)
     return found
@@ -146,10 +166,10 @@ def read_entries(
 def read_snapshot(
     js: JetStream, keys: KeySpace, wanted: Iterable[str], now: float, timeout: float | None
 ) -> Generator[Ticket[Any], Any, Snapshot]:
-    """A snapshot of the subjects ``wanted``. BucketNotFoundError where there is no bucket."""
+    """A snapshot of the subjects ``wanted``. Errors as of ``of_read``."""
     asked = js.snapshot(keys.stream, wanted, now=now, timeout=timeout)
     try:
-        return (yield from of_bucket(keys.bucket, asked))
+        return (yield from of_read(js, keys, asked, timeout))
     except BaseException:
         js.session.abandon(asked, js.session.now)
         raise

@@ -24,9 +24,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from jsproto.api_errors import StreamWrongLastSequenceError
-from jsproto.client.bucket.entries import last_entry, of_bucket, unanswered
+from jsproto.client.bucket.entries import last_entry, of_bucket
 from jsproto.client.bucket.watch import Watch, WatchPlan, open_watch
-from jsproto.client.bucket.writes import TRIES
+from jsproto.client.bucket.writes import NOT_TAKEN, TRIES, KeyMessage, key_message, not_taken
 from jsproto.errors import (
     ConnectionLostError,
     Error,
@@ -34,7 +34,6 @@ from jsproto.errors import (
     LocalProtocolError,
     LockLostError,
     LockTimeoutError,
-    NoRespondersError,
     NoStreamResponseError,
     TimeoutError,
 )
@@ -49,8 +48,8 @@ if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.headers import HeadersLike
 
-Publish: TypeAlias = Callable[[int, float, float | None], "Ticket[PubAck]"]
-"""Given the last revision of the lock's key, the time and a timeout: publishes if that is its last revision."""
+Compose: TypeAlias = Callable[[int], KeyMessage]
+"""Given the last revision of the lock's key: a message that is stored if that is its last revision."""
 
 LockKind: TypeAlias = Literal["lock", "election"]
 
@@ -74,6 +73,7 @@ class Lock(Conversation, Live):
     The tickets fail with:
         MessageTTLDisabledError: the bucket allows no time to live.
         UnsupportedByServerError: the server is older than 2.11.
+        ValueTooLargeError: its key needs more bytes than ``max_value_size``.
         BucketNotFoundError: there is no bucket. NoStreamResponseError: it has no leader just now.
         TimeoutError, ConnectionLostError: no answer came. What was asked for may be done.
     """
@@ -265,13 +265,14 @@ class Lock(Conversation, Live):
 
     def _attempt(self, last: int, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, bool]:
         """Write the key if its last revision is ``last``. Whether that has acquired the lock."""
-        self._asked = self._claim(last, now, timeout)
+        message = self._claim(last)
+        self._asked = self._send(message, now, timeout)
         try:
             ack: PubAck = yield self._asked
         except StreamWrongLastSequenceError:
             return False
-        except NoRespondersError as error:
-            yield from unanswered(self._js, self._keys, error, timeout)
+        except NOT_TAKEN as error:
+            yield from not_taken(self._js, self._keys, message, error, timeout)
         self._is_lost = False
         self._hold(ack.seq, now)
         self.token = ack.seq
@@ -331,7 +332,7 @@ class Lock(Conversation, Live):
     def _give_back(self, asked: Ticket[PubAck], timeout: float | None) -> Generator[Ticket[Any], Any, None]:
         """Release what was asked for, if it is granted: the caller has gone."""
         ack: PubAck = yield asked
-        yield self._remove(ack.seq, self._js.session.now, timeout)
+        yield self._send(self._remove(ack.seq), self._js.session.now, timeout)
 
     # -- holding -------------------------------------------------------------------------------------------------------
 
@@ -365,19 +366,19 @@ class Lock(Conversation, Live):
         self.check()
         if key == self.name:
             raise LocalProtocolError(f"key {key!r:.200} is that of the {self._kind} itself")
-        target, guard = self._keys.target(key), self.subject
+        self._keys.target(key)
 
-        def publish(last: int, now: float, timeout: float | None) -> Ticket[PubAck]:
-            return self._js.publish(
-                target, value, headers=headers, now=now, timeout=timeout, expected_last_subject_seq=last,
-                expected_last_subject_seq_subject=guard,
+        def compose(last: int) -> KeyMessage:
+            return key_message(
+                self._js, self._keys, key, value, headers, expected_last_subject_seq=last,
+                expected_last_subject_seq_subject=self.subject,
             )  # fmt: skip
 
-        return self._js.session.run(self._write(publish, now, timeout))
+        return self._js.session.run(self._write(compose, now, timeout))
 
-    def _write(self, publish: Publish, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
+    def _write(self, compose: Compose, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
         yield from self._renewed()
-        revision, _ = yield from self._conditionally(publish, now, timeout)
+        revision, _ = yield from self._conditionally(compose, now, timeout)
         return revision
 
     def _held_revision(self) -> int:
@@ -395,22 +396,23 @@ class Lock(Conversation, Live):
                 return  # which is its caller's
 
     def _conditionally(
-        self, publish: Publish, now: float, timeout: float | None
+        self, compose: Compose, now: float, timeout: float | None
     ) -> Generator[Ticket[Any], Any, tuple[int, float]]:
-        """Publish while the key is this holder's. The revision that it made, and when it was asked for.
+        """Publish a message while the key is this holder's. The revision that it made, and when it was asked for.
 
         Raises:
             LockLostError: the key is no longer this holder's.
             KeyWrongLastSequenceError: the server contradicts itself again and again.
         """
         for _ in range(TRIES):
+            message = compose(self._held_revision())
             try:
-                ack: PubAck = yield publish(self._held_revision(), now, timeout)
+                ack: PubAck = yield self._send(message, now, timeout)
             except StreamWrongLastSequenceError:
                 yield from self.confirm(timeout)
                 now = self._js.session.now
-            except NoRespondersError as error:
-                yield from unanswered(self._js, self._keys, error, timeout)
+            except NOT_TAKEN as error:
+                yield from not_taken(self._js, self._keys, message, error, timeout)
             else:
                 return ack.seq, now
         raise KeyWrongLastSequenceError(self.bucket, self.name, None)
@@ -421,16 +423,16 @@ class Lock(Conversation, Live):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _claim(self, last: int, now: float, timeout: float | None) -> Ticket[PubAck]:
+    def _claim(self, last: int) -> KeyMessage:
         """Write the key, or write it anew."""
-        return self._js.publish(
-            self._keys.target(self.name), self._value, now=now, timeout=timeout,
+        return key_message(self._js, self._keys, self.name, self._value, expected_last_subject_seq=last, ttl=self.ttl)
+
+    def _remove(self, last: int) -> KeyMessage:
+        """Remove the key. Its marker lives as long as the key would have."""
+        return key_message(
+            self._js, self._keys, self.name, b"", {"KV-Operation": "PURGE"}, rollup="sub",
             expected_last_subject_seq=last, ttl=self.ttl,
         )  # fmt: skip
 
-    def _remove(self, last: int, now: float, timeout: float | None) -> Ticket[PubAck]:
-        """Remove the key. Its marker lives as long as the key would have."""
-        return self._js.publish(
-            self._keys.target(self.name), now=now, timeout=timeout, headers={"KV-Operation": "PURGE"}, rollup="sub",
-            expected_last_subject_seq=last, ttl=self.ttl,
-        )  # fmt: skip
+    def _send(self, message: KeyMessage, now: float, timeout: float | None) -> Ticket[PubAck]:
+        return self._js.publish(message.target, message.value, headers=message.headers, now=now, timeout=timeout)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.client.bucket.commit import Commit, TransactionMessage
-from jsproto.client.bucket.entries import of_bucket
+from jsproto.client.bucket.entries import of_read, unanswered
 from jsproto.client.bucket.lock import Lock
 from jsproto.client.bucket.writes import present_revision
 from jsproto.client.connection.write_buffer import copied
@@ -43,11 +43,12 @@ from jsproto.errors import (
     KeyNotFoundError,
     LocalProtocolError,
     LockLostError,
+    NoStreamResponseError,
     TransactionConflictError,
     TransactionTooLargeError,
     UnsupportedByServerError,
 )
-from jsproto.grammar.bucket_keys import KeyValueEntry, Operation, stored_entry
+from jsproto.grammar.bucket_keys import GUARD_KEY, KeyValueEntry, Operation, stored_entry
 from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, encode_headers
 from jsproto.grammar.publish_headers import publish_headers
@@ -100,7 +101,8 @@ class Transaction:
 
     The tickets fail with:
         TransactionConflictError: a key has changed since the first read, or has another revision than was given.
-        NoRespondersError: the bucket allows no Direct Get, or there is none.
+        DirectReadsDisabledError: the bucket allows no Direct Get.
+        BucketNotFoundError: there is none. NoRespondersError: nobody leads it.
         StaleReadError: no replica had come to what is to be read in time.
         TimeoutError: no answer came in time.
     """
@@ -306,7 +308,7 @@ class Transaction:
             timeout=self._timeout,
         )  # fmt: skip
         try:
-            yield from of_bucket(keys.bucket, read.readable())
+            yield from of_read(self._js, keys, read.readable(), self._timeout)
             messages = read.pop_many(_ALL, session.now)
         finally:
             read.close(session.now)
@@ -326,7 +328,10 @@ class Transaction:
             for subject, lock in self._locks.items():
                 self._given[subject] = yield from lock.settled()
             commit = Commit(self._js, self._config, self._messages(guards), self._step, self._timeout)
-            first = yield from commit.run(self._js.session.now)
+            try:
+                first = yield from commit.run(self._js.session.now)
+            except NoStreamResponseError as error:
+                yield from unanswered(self._js, self._keys, error, self._timeout)
         except StreamWrongLastSequenceError as error:
             raise (yield from self._refused([*self._writes, *guards], error)) from error
         except Error as error:
@@ -383,9 +388,9 @@ class Transaction:
             expected = self._revision(subject)
             check = checks.pop() if expected is None else _CHECK % expected
             target = self._keys.target(write.key)
-            messages.append(TransactionMessage(target, subject, write.value, write.lines + check, expected))
+            messages.append(TransactionMessage(write.key, target, subject, write.value, write.lines + check, expected))
         guard = self._keys.guard_target
-        messages += [TransactionMessage(guard, guard, b"", _MARKER + check, None) for check in checks]
+        messages += [TransactionMessage(GUARD_KEY, guard, guard, b"", _MARKER + check, None) for check in checks]
         if len(messages) > MAX_MESSAGES:
             text = f"the transaction has {len(messages)} messages, {len(checks)} of them guards"
             raise TransactionTooLargeError(bucket, f"{text}: a server takes {MAX_MESSAGES}")

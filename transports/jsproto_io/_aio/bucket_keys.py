@@ -67,7 +67,7 @@ class KeyVerbs:
             timeout: of each step, in seconds or as a timedelta. None: that of the bucket, or session.
 
         Raises:
-            NoRespondersError: the bucket allows no Direct Get (``direct``).
+            DirectReadsDisabledError: the bucket allows no Direct Get (``direct``).
             UnsupportedByServerError: the server is older than 2.11.
         """
         limit, wanted = seconds(timeout, default=self._timeout), list(keys)

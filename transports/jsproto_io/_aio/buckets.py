@@ -143,6 +143,7 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
 
     Every verb raises, besides what it lists itself:
         BucketNotFoundError: the bucket does not exist any more.
+        ValueTooLargeError: what was to be written has more bytes than ``max_value_size``, headers included.
         NoStreamResponseError: its stream has no leader just now.
         TimeoutError: no answer came in time. What was to be written may be stored, or be stored later.
         LocalProtocolError: a key or an argument cannot be. Nothing was sent.
@@ -246,7 +247,7 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
             timeout: of the whole, in seconds or as a timedelta. None: there is none.
 
         Raises:
-            NoRespondersError: the bucket allows no Direct Get (``direct``).
+            DirectReadsDisabledError: the bucket allows no Direct Get (``direct``).
             SnapshotError: the bucket is written faster than it can be read.
             UnsupportedByServerError: the server is older than 2.11.
         """

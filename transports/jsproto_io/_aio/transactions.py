@@ -100,7 +100,9 @@ class Transaction(TransactionBase, Managed):
 
     The reads, and the end of the block, raise:
         TransactionConflictError: others have changed a key since. Nothing is stored.
-        NoRespondersError: the bucket allows no Direct Get (``direct``), or does not exist, or nobody leads it.
+        BucketNotFoundError: the bucket does not exist any more. One that was made anew is not told from the old one.
+        DirectReadsDisabledError: the bucket allows no Direct Get (``direct``).
+        NoRespondersError: nobody leads the bucket's stream.
         StaleReadError: no replica had come to what is to be read in time.
         TimeoutError: no answer to a read came in time.
 
@@ -108,7 +110,8 @@ class Transaction(TransactionBase, Managed):
         LockLostError: a lock that it guards was lost. Nothing is stored.
         TransactionUnknownError: the answer was lost, and what became of the transaction cannot be found out.
         TransactionsDisabledError: the bucket allows no transactions over several keys (``atomic``).
-        TransactionTooLargeError: it has more than 1,000 messages, guards included, or one that is too large.
+        TransactionTooLargeError: it has more than 1,000 messages, guards included, or ``keys`` whose messages are too
+            large for the server, or for ``max_value_size``.
         UnsupportedByServerError: several keys need a server of 2.12.1. Checks of several keys that are not written need
             2.14.4.
         APIError: the server refuses, for example because the bucket is full.

@@ -90,7 +90,8 @@ class Lock(Held):
     ``token``.
 
     Every verb raises, besides what it lists itself:
-        BucketNotFoundError: the bucket does not exist any more. A write raises NoStreamResponseError then.
+        BucketNotFoundError: the bucket does not exist any more.
+        ValueTooLargeError: its key, or what was to be written, has more bytes than ``max_value_size``.
     """
 
     def __init__(self, core: CoreLock, connection: Connection, timeout: float, wait: float | None) -> None:
