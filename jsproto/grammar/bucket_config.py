@@ -31,14 +31,13 @@ from jsproto.grammar.config import (
     StreamSource,
 )
 from jsproto.grammar.fields import nearest
-from jsproto.grammar.times import Duration, nanoseconds
+from jsproto.grammar.times import SECOND, Duration, nanoseconds
 
 MAX_HISTORY: Final = 64
 DUPLICATE_WINDOW: Final = 120.0  # seconds
 _NO_LIMIT: Final = -1
 _TTL_SINCE: Final = "2.11"
 _ATOMIC_SINCE: Final = "2.12"
-_SECOND: Final = 1_000_000_000
 
 
 class BucketOptions(TypedDict, total=False):
@@ -280,7 +279,7 @@ def _history(_: str, value: Any) -> dict[str, Any]:
 
 
 def _ttl(_: str, value: Any) -> dict[str, Any]:
-    seconds = None if value is None else nanoseconds(value, "ttl") / _SECOND
+    seconds = None if value is None else nanoseconds(value, "ttl") / SECOND
     return {"max_age": value, "duplicate_window": _window(seconds)}
 
 
@@ -291,8 +290,7 @@ def _window(ttl: float | None) -> float:
 def _marker_ttl(_: str, value: Any) -> dict[str, Any]:
     if value is None:
         return {"subject_delete_marker_ttl": None}
-    if nanoseconds(value, "marker_ttl") < _SECOND:
-        raise LocalProtocolError(f"marker_ttl is a second or more, not {value!r:.100}")
+    nanoseconds(value, "marker_ttl", SECOND)
     return {"subject_delete_marker_ttl": value, "allow_msg_ttl": True}
 
 

@@ -26,7 +26,7 @@ from jsproto.grammar.durations import format_duration, parse_duration
 from jsproto.grammar.fields import checked_word, nearest
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.subjects import check_subject
-from jsproto.grammar.times import Duration, Instant, format_timestamp, instant, nanoseconds
+from jsproto.grammar.times import SECOND, Duration, Instant, format_timestamp, instant, nanoseconds
 
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 MSG_ID: Final = "Nats-Msg-Id"
@@ -68,7 +68,6 @@ _NOT_WITH_INCR: Final = frozenset(
         "expected_last_subject_seq_subject",
     }
 )  # fmt: skip
-_SECOND: Final = 1_000_000_000
 _MAX_SEQUENCE: Final = 2**64 - 1
 
 
@@ -223,7 +222,7 @@ def time_to_live(value: bytes | None) -> int | None:
         duration = parse_duration(text)
     except ValueError:
         duration = 0
-    return None if duration < _SECOND else duration // _SECOND
+    return None if duration < SECOND else duration // SECOND
 
 
 def _text(name: str, value: object) -> str:
@@ -257,10 +256,7 @@ def _time_to_live(name: str, value: Any) -> str:
         if value != "never":
             raise LocalProtocolError(f"{name} must be seconds, a timedelta or 'never', not {value!r:.100}")
         return value
-    exact = nanoseconds(value, name)
-    if exact < _SECOND:
-        raise LocalProtocolError(f"{name} must be a second or more, not {value!r:.100}")
-    return str(-(-exact // _SECOND))
+    return str(-(-nanoseconds(value, name, SECOND) // SECOND))
 
 
 def _moment(name: str, value: Any) -> str:
@@ -268,10 +264,7 @@ def _moment(name: str, value: Any) -> str:
 
 
 def _interval(name: str, value: Any) -> str:
-    exact = nanoseconds(value, name)
-    if exact < _SECOND:
-        raise LocalProtocolError(f"{name} must be a second or more, not {value!r:.100}")
-    return EVERY + format_duration(exact)
+    return EVERY + format_duration(nanoseconds(value, name, SECOND))
 
 
 def _cron(name: str, value: object) -> str:

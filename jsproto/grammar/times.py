@@ -41,7 +41,9 @@ MAX_SECONDS: Final = MAX_DURATION // 10**9
 
 _Z: Final = ord("Z")
 _UNITS: Final[tuple[int, ...]] = tuple(10 ** (9 - digits) for digits in range(10))  # ns in a fraction of so many digits
-_SECOND: Final = 1_000_000_000
+SECOND: Final = 1_000_000_000
+"""A second, in nanoseconds."""
+
 _DAY: Final = 86_400
 _INFINITE: Final = float("inf")
 _MOST_WHOLES: Final = 64
@@ -72,7 +74,7 @@ class Seconds(float):
     @classmethod
     def from_nanoseconds(cls, count: int) -> Seconds:
         """The duration of so many nanoseconds, which a server may say as a negative number for "never"."""
-        made = float.__new__(cls, count / _SECOND)
+        made = float.__new__(cls, count / SECOND)
         made.nanoseconds = count
         return made
 
@@ -80,23 +82,27 @@ class Seconds(float):
         return Seconds.from_nanoseconds, (self.nanoseconds,)
 
 
-def nanoseconds(duration: Duration, name: str = "a duration") -> int:
+def nanoseconds(duration: Duration, name: str = "a duration", least: int = 0) -> int:
     """The duration in nanoseconds. A float is rounded once, to the nearest. ``Seconds`` are exact.
 
     Never to 0, which servers read as "no limit". LocalProtocolError, with the ``name`` of what it is for: it is
-    something other than a number or a timedelta, is negative, infinite, NaN, or more than MAX_DURATION.
+    something other than a number or a timedelta, is less than ``least`` (0 or SECOND), infinite, NaN, or more than
+    MAX_DURATION.
     """
-    if isinstance(duration, Seconds):
+    if isinstance(duration, Seconds) and not 0 <= duration.nanoseconds < least:
         return duration.nanoseconds
     if isinstance(duration, timedelta):
-        exact = (duration.days * _DAY + duration.seconds) * _SECOND + duration.microseconds * 1_000
+        exact = (duration.days * _DAY + duration.seconds) * SECOND + duration.microseconds * 1_000
     elif type(duration) is not bool and _is_finite(duration):
         numerator, denominator = duration.as_integer_ratio()
-        exact = max((2 * numerator * _SECOND + denominator) // (2 * denominator), 1) if numerator > 0 else numerator
+        exact = max((2 * numerator * SECOND + denominator) // (2 * denominator), 1) if numerator > 0 else numerator
     else:
         raise LocalProtocolError(f"{name} must be a number of seconds or a timedelta, not {duration!r:.100}")
-    if not 0 <= exact <= MAX_DURATION:
-        raise LocalProtocolError(f"{name} must be 0 seconds to 292 years (seconds, not nanoseconds)")
+    if not least <= exact <= MAX_DURATION:
+        shortest = "1 second" if least else "0 seconds"
+        raise LocalProtocolError(
+            f"{name} must be {shortest} to 292 years (seconds, not nanoseconds), not {duration!r:.100}"
+        )
     return exact
 
 
@@ -143,7 +149,7 @@ def instant(moment: Instant) -> int:
             raise LocalProtocolError(f"a datetime must have a time zone: {moment!r}")
         days = moment.toordinal() - _EPOCH_ORDINAL - ahead.days
         seconds = days * _DAY + moment.hour * 3_600 + moment.minute * 60 + moment.second - ahead.seconds
-        exact = seconds * _SECOND + (moment.microsecond - ahead.microseconds) * 1_000
+        exact = seconds * SECOND + (moment.microsecond - ahead.microseconds) * 1_000
     elif type(moment) is int:
         exact = moment
     else:
@@ -239,7 +245,7 @@ def _parse(raw: bytes) -> int:
     fraction, sign, ahead_hours, ahead_minutes = found.groups(b"0")[6:]
     ahead = int(ahead_hours) * 3_600 + int(ahead_minutes) * 60
     seconds = days * _DAY + hour * 3_600 + minute * 60 + second + (ahead if sign == b"-" else -ahead)
-    return seconds * _SECOND + int(fraction[:9].ljust(9, b"0"))
+    return seconds * SECOND + int(fraction[:9].ljust(9, b"0"))
 
 
 def _whole_second(raw: bytes) -> int:
@@ -260,7 +266,7 @@ def format_timestamp(stamp: int, ahead: int = 0) -> str:
 
     LocalProtocolError outside the years 0 to 9999, which is all that RFC 3339 has.
     """
-    seconds, fraction = divmod(stamp, _SECOND)
+    seconds, fraction = divmod(stamp, SECOND)
     year, month, day, hour, minute, second = civil_time(seconds + ahead)
     if not 0 <= year <= 9999:
         raise LocalProtocolError(f"a time stamp must be in the years 0 to 9999, not {stamp} ns from 1970")

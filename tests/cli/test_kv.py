@@ -336,7 +336,7 @@ def test_the_question_says_what_is_lost(place: Place, bucket: Bucket, arguments:
         (["add", "a b"], "a b"),
         (["add", "B", "--history", "65"], "history is a whole number from 1 to 64, not 65"),
         (["add", "B", "--ttl", "5"], "--ttl: not a duration: '5'"),
-        (["add", "B", "--marker-ttl", "500ms"], "marker_ttl is a second or more"),
+        (["add", "B", "--marker-ttl", "500ms"], "marker_ttl must be 1 second to 292 years"),
         (["add", "B", "--max-bytes", "much"], "--max-bucket-size: not a size: 'much'"),
         (["add", "B", "--max-value-size", "much"], "--max-value-size: not a size: 'much'"),
         (["add", "B", "--storage", "paper"], "storage"),

@@ -117,7 +117,7 @@ def test_a_message_that_is_too_large_says_what_was_stored(place: Place, js: JetS
         (["a.*", "x"], "a.*"),
         (["a", "x", "--header", "none"], "--header: not a header"),
         (["a", "x", "--ttl", "5"], "--ttl: not a duration: '5'"),
-        (["a", "x", "--ttl", "500ms"], "ttl must be a second or more, not 0.5"),
+        (["a", "x", "--ttl", "500ms"], "ttl must be 1 second to 292 years (seconds, not nanoseconds), not 0.5"),
         (["a", "x", "--ttl", "5m", "-H", "Nats-TTL: 5m"], "Nats-TTL is given twice"),
         (["a", "x", "--delay", "-5s", "--target", "b"], "--delay: not a duration"),
         (["a", "x", "--delay", "5s"], "--delay and --target go together"),

@@ -36,7 +36,7 @@ class Holder:
     def __init__(self, info: dict[str, Any] | None = None, **options: Any) -> None:
         self.h = Harness(info=info)
         config = BucketConfig.of("B")
-        self.bucket = bucket = Bucket(self.h.js, space_of(config, "$JS.API"), config)
+        bucket = Bucket(self.h.js, space_of(config, "$JS.API"), config)
         self.lock: Lock = bucket.lock("job", ttl=10, owner="me", **options)
         self.value = b""
 
@@ -228,5 +228,3 @@ def test_what_errors_call_an_election() -> None:
     holder.found(stored(7, b'{"owner":"b"}'))
     with pytest.raises(LockTimeoutError, match="election 'job' is another one's: 'b'"):
         other.result()
-    with pytest.raises(LocalProtocolError, match="the ttl of the election"):
-        Bucket(h.js, holder.bucket.space, holder.bucket.config).lock("job", ttl=0, kind="election")

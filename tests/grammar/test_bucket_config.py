@@ -69,7 +69,7 @@ def test_options(options: dict[str, Any], fields: dict[str, Any]) -> None:
         ({"histroy": 1}, "no option 'histroy': did you mean 'history'"),
         ({"ttl": -1}, "ttl"),
         ({"ttl": "1"}, "ttl"),
-        ({"marker_ttl": 0.5}, "marker_ttl is a second or more"),
+        ({"marker_ttl": 0.5}, "marker_ttl must be 1 second to"),
         ({"max_bytes": 0}, "max_bytes is a whole number"),
         ({"max_value_size": "1"}, "max_value_size is a whole number"),
         ({"compression": "s2"}, "compression is True or False"),

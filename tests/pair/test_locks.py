@@ -228,6 +228,11 @@ def test_mistakes_are_refused() -> None:
         ("a b", {"ttl": 5}), ("a", {"ttl": 0.9}), ("a", {"ttl": None}), ("a", {"ttl": 5, "owner": 7}),
         ("a", {"ttl": 5, "owner": "x" * 1_001}), ("a", {"ttl": 5, "keep_alive": 1}),
     )  # fmt: skip
+    for ttl in (0, -1):
+        with pytest.raises(LocalProtocolError, match=f"ttl must be 1 second to 292 years .*, not {ttl}"):
+            bucket.lock("a", ttl=ttl)
+        with pytest.raises(LocalProtocolError, match=f"ttl must be 1 second to 292 years .*, not {ttl}"):
+            bucket.create("a", b"", ttl=ttl, now=rivals.now)
     for name, options in bad:
         with pytest.raises(LocalProtocolError):
             bucket.lock(name, **options)

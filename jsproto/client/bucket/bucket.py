@@ -39,7 +39,7 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.lock_holder import LockHolder
 from jsproto.grammar.options import explained, of_flag, of_range, or_none
 from jsproto.grammar.publish_headers import PublishOptions
-from jsproto.grammar.times import Duration, nanoseconds
+from jsproto.grammar.times import SECOND, Duration, nanoseconds
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class Bucket:
             raise LocalProtocolError(
                 f"bucket {self.space.bucket} is a mirror, which may lag: take {kind}s of its origin"
             )
-        holder = LockHolder(owner, self._js.session.draw().decode(), nanoseconds(ttl, "ttl") / 1e9)
+        holder = LockHolder(owner, self._js.session.draw().decode(), nanoseconds(ttl, "ttl", SECOND) / SECOND)
         return Lock(self._js, self.space, name, holder, keep_alive=of_flag("keep_alive", keep_alive), kind=kind)
 
     def status(self, *, now: float, timeout: float | None = None) -> Ticket[BucketStatus]:

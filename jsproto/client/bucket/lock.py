@@ -54,7 +54,6 @@ Compose: TypeAlias = Callable[[int], KeyMessage]
 LockKind: TypeAlias = Literal["lock", "election"]
 
 LOOK_AGAIN: Final = 1.0  # seconds until a key that should have expired is tried again
-SHORTEST: Final = 1.0  # seconds that a lock lives at least, by the server's rule
 _AT_ONCE: Final = 64  # entries taken at once
 _NEVER: Final = float("-inf")
 
@@ -90,12 +89,8 @@ class Lock(Conversation, Live):
         """``holder``: who is to have it, with a nonce of its own. ``kind``: what its errors call it.
 
         Raises:
-            LocalProtocolError: ``name`` is no key, or a time or an owner cannot be.
+            LocalProtocolError: ``name`` is no key, or an owner cannot be.
         """
-        if holder.ttl < SHORTEST:
-            raise LocalProtocolError(
-                f"the ttl of the {kind} {name!r:.200} is {SHORTEST:g} s or more, not {holder.ttl:g} s"
-            )
         keys.subject(name)
         self._value = holder.encode()
         self._js = js
