@@ -16,7 +16,7 @@ Not here: configurations (``bucket_config``), other spellings of keys (``key_cod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol, TypeAlias
 
 from jsproto._event import event
@@ -70,6 +70,17 @@ def check_key(key: str) -> str:
             raise LocalProtocolError(f"keys that begin with {_RESERVED} are reserved: {key!r:.200}")
         raise LocalProtocolError(f"a key is tokens of A-Z a-z 0-9 - / _ = joined by dots, not {key!r:.200}")
     return key
+
+
+def key_list(keys: Iterable[str]) -> list[str]:
+    """Several keys that a caller gives, which are checked one by one later.
+
+    Raises:
+        WrongTypeError: they are one text, which would be a key for each letter, or nothing to iterate over.
+    """
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise WrongTypeError(f"keys are a list of keys, not {keys!r:.100}")
+    return list(keys)
 
 
 def check_filter(pattern: str) -> str:

@@ -115,6 +115,16 @@ async def test_a_block_that_fails_stores_nothing(server: Any, connect: Connect) 
         assert await last_revision(bucket) == 0
 
 
+async def fails_on(bucket: Any, *steps: Step, verbs: tuple[str, ...]) -> None:
+    """A transaction of these steps, after which each of ``verbs`` is refused for ``b``."""
+    async with bucket.transaction() as tx:
+        for who, verb, *arguments in steps:
+            await getattr(tx if who == "tx" else bucket, verb)(*arguments)
+        for verb in verbs:
+            with pytest.raises(TransactionConflictError):
+                await getattr(tx, verb)("b")
+
+
 @promise("no update is lost")
 @promise("A transaction that only reads shows one moment")
 async def test_conflicts(server: Any, connect: Connect) -> None:
@@ -136,12 +146,9 @@ async def test_conflicts(server: Any, connect: Connect) -> None:
         assert error.keys == ("b",)
         # nor does a written key that is looked up at the end
         await lose(bucket, ("tx", "get", "a"), ("bucket", "put", "b", b"3"), ("tx", "put", "b", b"4"))
-        tx = bucket.transaction()
-        await tx.get("a")
-        await bucket.put("b", b"4")
-        for verb in (tx.get, tx.get, tx.delete):  # it ends as it began
-            with pytest.raises(TransactionConflictError):
-                await verb("b")
+        again = ("get", "get", "delete")  # it ends as it began
+        with pytest.raises(TransactionConflictError):
+            await fails_on(bucket, ("tx", "get", "a"), ("bucket", "put", "b", b"4"), verbs=again)
         assert await last_revision(bucket) == revision + 3
 
 
@@ -152,17 +159,21 @@ async def test_write_skew(server: Any, connect: Connect, isolation: str) -> None
     async with new_bucket(server, connect) as (bucket, _js):
         await bucket.put("a", b"on")
         await bucket.put("b", b"on")
-        steps = [("tx", "get_many", ["a", "b"]), ("tx", "put", "a", b"off")]
         first, second = bucket.transaction(isolation), bucket.transaction(isolation)
-        await first.get_many(["a", "b"])
-        await play(bucket, ("tx", "get_many", ["a", "b"]), ("tx", "put", "b", b"off"), tx=second)
-        assert second.revisions == {"b": 3}
+
+        async def skewed() -> None:
+            async with first as tx:
+                await tx.get_many(["a", "b"])
+                await play(bucket, ("tx", "get_many", ["a", "b"]), ("tx", "put", "b", b"off"), tx=second)
+                await tx.put("a", b"off")
+
         if isolation == "snapshot":
-            await play(bucket, *steps, tx=first)
+            await skewed()
         else:
             with pytest.raises(TransactionConflictError) as raised:
-                await play(bucket, *steps, tx=first)
+                await skewed()
             assert raised.value.keys == ("b",)
+        assert second.revisions == {"b": 3}
         assert [entry.key for entry in await bucket.history() if entry.is_marker] == []  # that of the guard is hidden
         assert sorted(await bucket.keys()) == ["a", "b"]
 
@@ -219,6 +230,22 @@ async def test_transactions_that_are_tried_again(server: Any, connect: Connect, 
         assert (await bucket.get("n")).value == b"7"
         with pytest.raises(LocalProtocolError):
             await bucket.transact(body_of(driver, add), tries=0)
+
+
+async def test_functions_of_the_other_kind(server: Any, connect: Connect, driver: str) -> None:
+    """A plain one on event loops, an async one on threads: it would store nothing, or in part."""
+
+    def plain(tx: Any) -> Any:
+        return None
+
+    async def waits(tx: Any) -> Any:
+        return None
+
+    async with new_bucket(server, connect) as (bucket, _js):
+        right, wrong = (plain, waits) if driver.startswith("sync") else (waits, plain)
+        with pytest.raises(WrongTypeError, match="here a function is"):
+            await bucket.transact(wrong)
+        assert await bucket.transact(lambda tx: right(tx)) is None
 
 
 @promise("checks a key that is not written, in either isolation")
@@ -287,6 +314,15 @@ async def test_what_cannot_be(server: Any, connect: Connect) -> None:
                 await tx.create("a", b"", ttl="soon")
             with pytest.raises(LocalProtocolError):
                 await tx.guard("a", -1)
+            with pytest.raises(WrongTypeError, match="keys are a list"):
+                await tx.get_many("abc")
+        for keys in ("abc", b"abc", 7):
+            with pytest.raises(WrongTypeError, match="keys are a list"):
+                await bucket.get_many(keys)
+        outside = bucket.transaction()
+        for verb, *arguments in (("put", "a", b""), ("get", "a"), ("get_many", ["a"]), ("guard", "a"), ("delete", "a")):
+            with pytest.raises(LocalProtocolError, match=r"`with bucket\.transaction\(\) as tx:`"):
+                await getattr(outside, verb)(*arguments)
         assert await last_revision(bucket) == 0
         mirror = await js.create_bucket(f"{bucket.name}_M", mirror=bucket.name)
         with pytest.raises(LocalProtocolError, match="mirror"):

@@ -33,7 +33,7 @@ from jsproto.errors import BucketExistsError, LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import MAX_UINT64
 from jsproto.grammar.bucket_config import BucketConfig, BucketStatus
-from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry
+from jsproto.grammar.bucket_keys import KeySpace, KeyValueEntry, key_list
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.lock_holder import LockHolder
@@ -110,7 +110,7 @@ class Bucket:
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
         """
-        wanted = {self.space.subject(key): key for key in keys}
+        wanted = {self.space.subject(key): key for key in key_list(keys)}
         self._js.need_batches()
         return self._js.session.scripts.bring(entries(self._js, self._asks, self.space, wanted, now, timeout))
 

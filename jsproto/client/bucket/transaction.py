@@ -48,7 +48,7 @@ from jsproto.errors import (
     TransactionTooLargeError,
     UnsupportedByServerError,
 )
-from jsproto.grammar.bucket_keys import GUARD_KEY, KeyValueEntry, Operation, stored_entry
+from jsproto.grammar.bucket_keys import GUARD_KEY, KeyValueEntry, Operation, key_list, stored_entry
 from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, encode_headers
 from jsproto.grammar.publish_headers import publish_headers
@@ -165,7 +165,7 @@ class Transaction:
 
     def get_many(self, keys: Iterable[str], *, now: float) -> Ticket[dict[str, KeyValueEntry]]:
         """Read the values of many keys. Keys without a value are missing."""
-        wanted = {self._opened(key): key for key in keys}
+        wanted = {self._opened(key): key for key in key_list(keys)}
         return self._js.session.scripts.bring(self._get_many(wanted, now))
 
     def guard_lock(self, lock: Lock) -> None:

@@ -10,12 +10,12 @@ Not here: what both facades do in the same way. ``_blocking`` is generated from 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from jsproto.errors import Error
+from jsproto.errors import Error, WrongTypeError
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.consuming import JSMsg
@@ -27,6 +27,7 @@ from jsproto_io._state.subscribing import PushSubscriptionBase, is_program_exit
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 Messages: TypeAlias = Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]
@@ -56,6 +57,14 @@ async def call_back(callback: Callable[[T], object], argument: T) -> None:
     done = callback(argument)
     if inspect.isawaitable(done):
         await done
+
+
+async def call_function(fn: Callable[[A], Awaitable[T]], argument: A) -> T:
+    """What ``fn`` comes to. WrongTypeError if it returns nothing to be awaited."""
+    done = fn(argument)
+    if not inspect.isawaitable(done):
+        raise WrongTypeError(f"here a function is async: {fn!r:.100} returned {done!r:.100}, which cannot be awaited")
+    return await done
 
 
 class BatchIterator(BatchReaderBase):

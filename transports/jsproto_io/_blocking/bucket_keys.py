@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jsproto.client.bucket.bucket import Bucket as CoreBucket
 from jsproto.client.bucket.bucket_session import BucketSession as CoreBucketSession
 from jsproto.client.read.single import ReadLevel
-from jsproto.grammar.bucket_keys import KeyValueEntry
+from jsproto.grammar.bucket_keys import KeyValueEntry, key_list
 from jsproto.grammar.times import seconds
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.sessions import ConsistentSession
@@ -68,7 +68,7 @@ class KeyVerbs:
             DirectReadsDisabledError: the bucket allows no Direct Get (``direct``).
             UnsupportedByServerError: the server is older than 2.11.
         """
-        limit, wanted = seconds(timeout, default=self._timeout), list(keys)
+        limit, wanted = seconds(timeout, default=self._timeout), key_list(keys)
         return self._connection._ask(lambda now: self._core.get_many(wanted, now=now, timeout=limit), limit)
 
     def put(self, key: str, value: bytes, *, timeout: Timeout | None = None) -> int:

@@ -10,12 +10,13 @@ Not here: the rest of the facade, which is generated from ``_aio``.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from jsproto.errors import ConnectionClosedError, Error
+from jsproto.errors import ConnectionClosedError, Error, WrongTypeError
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._blocking.consuming import JSMsg
@@ -27,6 +28,7 @@ from jsproto_io._state.subscribing import PushSubscriptionBase
 if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 Messages: TypeAlias = Iterable[OutgoingMessage]
@@ -43,6 +45,15 @@ def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingM
 def call_back(callback: Callable[[T], object], argument: T) -> None:
     """Call ``callback`` with ``argument``."""
     callback(argument)
+
+
+def call_function(fn: Callable[[A], T], argument: A) -> T:
+    """What ``fn`` returns. WrongTypeError if it is an async function."""
+    done = fn(argument)
+    if inspect.iscoroutine(done):
+        done.close()
+        raise WrongTypeError(f"here a function is a plain one: {fn!r:.100} is async, and nothing awaits it")
+    return done
 
 
 class BatchIterator(BatchReaderBase):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from jsproto.client.bucket.attempts import TRIES
 from jsproto.client.bucket.bucket import Bucket as CoreBucket
@@ -15,11 +15,12 @@ from jsproto.client.bucket.transaction import Isolation
 from jsproto.client.bucket.transaction import Transaction as CoreTransaction
 from jsproto.client.connection.pause import Pause
 from jsproto.errors import LocalProtocolError, TransactionConflictError
-from jsproto.grammar.bucket_keys import KeyValueEntry
+from jsproto.grammar.bucket_keys import KeyValueEntry, key_list
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.coordination import Held
+from jsproto_io._blocking.extras import call_function
 from jsproto_io._state.common import Timeout
 from jsproto_io._state.transactions import TransactionBase
 
@@ -76,6 +77,7 @@ class HasTransactions:
 
         Raises:
             TransactionConflictError: each try met a conflict.
+            WrongTypeError: ``fn`` is async on threads, or a plain function on event loops. Nothing is stored.
             Error: as the block of ``transaction()``, and what ``fn`` raises. Then nothing is tried again.
         """
         connection, limit = self._connection, seconds(timeout, default=self._timeout)
@@ -83,7 +85,7 @@ class HasTransactions:
         while True:
             try:
                 with Transaction(attempts.begin(), connection) as transaction:
-                    return fn(transaction)
+                    return call_function(fn, transaction)
             except TransactionConflictError as error:
                 pause = attempts.failed(error)
             connection._ask(partial(self._pause, pause))
@@ -121,6 +123,10 @@ class Transaction(TransactionBase, Managed):
         super().__init__(core)
         self._connection = connection
 
+    def __enter__(self) -> Self:
+        self._is_entered = True
+        return self
+
     def _leave_block(self, error: BaseException | None) -> None:
         if error is None:
             self._connection._ask(lambda now: self._core.commit(now=now))
@@ -134,12 +140,12 @@ class Transaction(TransactionBase, Managed):
             KeyNotFoundError: the key has no value.
             KeyDeletedError: it was deleted, or has expired. The error is a KeyNotFoundError with the marker's revision.
         """
-        return self._connection._ask(lambda now: self._core.get(key, now=now))
+        return self._connection._ask(lambda now: self._entered.get(key, now=now))
 
     def get_many(self, keys: Iterable[str]) -> dict[str, KeyValueEntry]:
         """Read the values of many keys, at the price of one round trip. Keys without a value are missing."""
-        wanted = list(keys)
-        return self._connection._ask(lambda now: self._core.get_many(wanted, now=now))
+        wanted = key_list(keys)
+        return self._connection._ask(lambda now: self._entered.get_many(wanted, now=now))
 
     def put(self, key: str, value: bytes, *, ttl: Timeout | None = None) -> None:
         """Give a key a value. One that was not read is looked up at the end of the block, and checked as well.
@@ -152,7 +158,7 @@ class Transaction(TransactionBase, Managed):
         Raises:
             LocalProtocolError: a ``ttl`` in a bucket with history, where the value before would come back.
         """
-        self._core.put(key, value, ttl=ttl)
+        self._entered.put(key, value, ttl=ttl)
 
     def create(self, key: str, value: bytes, *, ttl: Timeout | None = None) -> None:
         """Give a key a value, which must have none.
@@ -165,11 +171,11 @@ class Transaction(TransactionBase, Managed):
         Raises:
             KeyExistsError: the key has a value.
         """
-        return self._connection._ask(lambda now: self._core.create(key, value, now=now, ttl=ttl))
+        return self._connection._ask(lambda now: self._entered.create(key, value, now=now, ttl=ttl))
 
     def delete(self, key: str) -> None:
         """Delete a key, and keep its history."""
-        self._core.delete(key)
+        self._entered.delete(key)
 
     def purge(self, key: str, *, ttl: Timeout | None = None) -> None:
         """Delete a key and its history.
@@ -178,7 +184,7 @@ class Transaction(TransactionBase, Managed):
             key: the key.
             ttl: how long the marker stays, in seconds or as a timedelta. None: until ``purge_deletes()``.
         """
-        self._core.purge(key, ttl=ttl)
+        self._entered.purge(key, ttl=ttl)
 
     def guard(self, key: str | Held, revision: int | None = None) -> None:
         """Store nothing unless a key that is not written keeps its revision, or a lock is held, until the end.
@@ -193,8 +199,8 @@ class Transaction(TransactionBase, Managed):
             LocalProtocolError: the lock is not acquired, is of another bucket, or has a ``revision`` beside it.
         """
         if not isinstance(key, Held):
-            self._connection._ask(lambda now: self._core.guard(key, revision, now=now))
+            self._connection._ask(lambda now: self._entered.guard(key, revision, now=now))
         elif revision is None:
-            self._core.guard_lock(key._core)
+            self._entered.guard_lock(key._core)
         else:
             raise LocalProtocolError("a lock knows its revision: guard it without one")

@@ -8,7 +8,7 @@ Not here: the verbs that wait (``_blocking.transactions`` and ``_aio.transaction
 from __future__ import annotations
 
 from jsproto.client.bucket.transaction import Transaction
-from jsproto.errors import Error
+from jsproto.errors import Error, LocalProtocolError
 
 
 class TransactionBase:
@@ -16,9 +16,19 @@ class TransactionBase:
 
     def __init__(self, core: Transaction) -> None:
         self._core = core
+        self._is_entered = False
 
     def __repr__(self) -> str:
         return f"<Transaction of bucket {self._core.bucket}: {self._core.phase.name.lower()}>"
+
+    @property
+    def _entered(self) -> Transaction:
+        """What its verbs are of. LocalProtocolError before its block: nothing would store what they do."""
+        if not self._is_entered:
+            raise LocalProtocolError(
+                "a transaction is a block: `with bucket.transaction() as tx:`, or `async with` on event loops"
+            )
+        return self._core
 
     @property
     def revisions(self) -> dict[str, int]:
