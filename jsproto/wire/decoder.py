@@ -10,8 +10,8 @@ Rules
 * A size is 1 to 9 ASCII digits and is checked on the control line, before a body that is too large arrives.
 * CRLF follows a body. Anything else is an error, since the framing is lost.
 * Time is linear in the number of bytes. Of an unfinished line only new bytes are searched, and an unfinished message is
-  left alone until its last byte is here.
-* Memory is bounded by the limits.
+  left alone until its last byte is here. The payload of a large one is copied once.
+* Memory is bounded by the limits, and by what one ``feed`` takes.
 * A line whose beginning rules out every verb is refused at once, so a peer that talks TLS learns it soon.
 
 Not here: whole messages of servers by the thousand (``bulk_decoder``). Which frames fit the phase of a link
@@ -38,7 +38,8 @@ _BLANKS: Final = b" \t"
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
 _FIRST_WORD: Final = re.compile(rb"[^ \t]*+")
 _PIECE: Final = 4_096  # bytes in which an unfinished small frame nearly always ends
-_MUCH: Final = 16_384  # bytes: the rest of an unfinished frame is cut off so many, and they are not copied
+_MUCH: Final = 16_384  # bytes: the rest of an unfinished frame is cut off so many. A message with more payload is large
+_NO_END: Final = "a message that does not end with CRLF"
 _ENOUGH_FOR_A_VERB: Final = len(b"CONNECT\r") + 1
 
 
@@ -54,6 +55,47 @@ class _Head(NamedTuple):
     total: int
 
 
+class _Large:
+    """A large message under way: control line and header block are here, and the payload comes in pieces.
+
+    Attribute: ``missing`` (bytes until its end, CRLF included).
+    """
+
+    __slots__ = ("_beginning", "_build", "_pieces", "missing")
+
+    def __init__(self, head: _Head, beginning: bytes) -> None:
+        size = head.header or 0
+        self._beginning = beginning
+        self.missing = head.total - size + 2
+        self._build = partial(head.build, None if head.header is None else beginning[len(beginning) - size :])
+        self._pieces: list[bytearray | memoryview] = []
+
+    def add(self, data: bytes, position: int) -> int:
+        """Take what it has of ``data``, from ``position`` on. Returns where that ends."""
+        piece, pieces = memoryview(data)[position : position + self.missing], self._pieces
+        self.missing -= len(piece)
+        if len(piece) >= _MUCH:
+            pieces.append(piece)
+        elif pieces and isinstance(last := pieces[-1], bytearray):  # compact, however small the pieces are
+            last += piece
+        else:
+            pieces.append(bytearray(piece))
+        return position + len(piece)
+
+    def kept(self) -> bytes:
+        """All that is here of it."""
+        return b"".join((self._beginning, *self._pieces))
+
+    def frame(self) -> Frame:
+        """The whole message."""
+        *others, last = self._pieces
+        if len(last) < 2:
+            last = bytearray().join((others.pop(), last))
+        if bytes(last[-2:]) != b"\r\n":
+            raise _Broken(_NO_END)
+        return self._build(b"".join((*others, memoryview(last)[:-2])))
+
+
 class Decoder:
     """Reads the bytes of the other side. ``role`` is the own one: a client reads what servers send.
 
@@ -61,7 +103,7 @@ class Decoder:
     frame.
     """
 
-    __slots__ = ("_beginnings", "_bulk", "_max_payload", "_need", "_tail", "_verbs", "_watch", "error")
+    __slots__ = ("_beginnings", "_bulk", "_large", "_max_payload", "_need", "_tail", "_verbs", "_watch", "error")
 
     def __init__(self, role: Role, limits: Limits | None = None) -> None:
         self.error: RemoteProtocolError | None = None
@@ -76,13 +118,14 @@ class Decoder:
         }
         self._beginnings = _BEGINNINGS[role]
         self._tail = bytearray()  # the unfinished frame: compact however small the pieces it came in
+        self._large: _Large | None = None  # the message under way, if it is large: then the tail is empty
         self._need = 0  # how long the tail must get before it is worth another look; 0: until its line ends
         self._watch = 0  # how long an unfinished line may get before it is checked again
 
     @property
     def pending(self) -> int:
         """Bytes kept of an unfinished frame."""
-        return len(self._tail)
+        return len(self._tail if self._large is None else self._large.kept())
 
     def set_max_payload(self, size: int) -> None:
         """Accept messages of at most ``size`` bytes from now on, header blocks included."""
@@ -111,7 +154,7 @@ class Decoder:
         bulk = self._bulk
         # An unfinished frame is finished with a piece, so that the rest need not be copied. Where messages come as
         # runs, a small message by itself costs more than the copy.
-        apart = tail and end >= _MUCH and (self._need > _MUCH or bulk is None or bulk.runs is None)
+        apart = tail and end >= _MUCH and (bulk is None or bulk.runs is None)
         if apart and (piece := self._need - len(tail) if self._need else _PIECE) < end:
             frames = self.feed(data[:piece])
             if self.error is not None:
@@ -120,8 +163,11 @@ class Decoder:
                 position = piece - len(tail)
                 tail.clear()
                 self._need = 0
-            else:  # it is a large one
+            else:  # its line goes on
                 data = data[piece:]
+        large = self._large
+        if large is not None and (position := self._go_on(large, data, position, frames)) == end:
+            return frames
         if tail:
             if not self._need and b"\n" not in data:
                 tail += data
@@ -155,7 +201,10 @@ class Decoder:
         return frames
 
     def _take(self, data: bytes, position: int, frames: list[Frame]) -> int:
-        """One frame of any kind. Returns where it ends, or -1 when it is unfinished: then ``_need`` is set."""
+        """One frame of any kind. Returns where it ends, or -1 when it is unfinished: then ``_need`` is set.
+
+        Of a large message that is unfinished all of ``data`` is taken.
+        """
         newline = data.find(b"\n", position)
         if newline < 0:
             return -1
@@ -179,15 +228,32 @@ class Decoder:
             raise _Broken(f"a message of {total} bytes, at most {self._max_payload} are taken")
         if header is not None and header > total:
             raise _Broken("a header block that is larger than its message")
-        end = body + total
+        split, end = body + (header or 0), body + total
         if end + 2 > len(data):
-            self._need = end + 2 - position
+            if end - split <= _MUCH:
+                self._need = end + 2 - position
+            elif split > len(data):
+                self._need = split - position
+            else:
+                self._large = _Large(frame, data[position:split])
+                return self._large.add(data, split)
             return -1
         if data[end : end + 2] != b"\r\n":
-            raise _Broken("a message that does not end with CRLF")
-        split = body + (header or 0)
+            raise _Broken(_NO_END)
         frames.append(build(None if header is None else data[body:split], data[split:end]))
         return end + 2
+
+    def _go_on(self, large: _Large, data: bytes, position: int, frames: list[Frame]) -> int:
+        """More of the large message under way. Returns where it ends. Nothing is left of ``data`` after an error."""
+        position = large.add(data, position)
+        if not large.missing:
+            self._large = None
+            try:
+                frames.append(large.frame())
+            except _Broken as broken:
+                self._fail(str(broken), large.kept())
+                return len(data)
+        return position
 
     def _check_unfinished_line(self) -> None:
         """Refuse a bad line early: an error in its beginning is an error of all of it."""

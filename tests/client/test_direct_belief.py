@@ -465,6 +465,14 @@ def second_page(size: int = 1, **options: Any) -> Read:
     return read
 
 
+def test_a_read_that_proves_itself_gives_out_a_page_without_an_anchor() -> None:
+    read = second_page(proves_itself=True)
+    read.requests()
+    read.message(3, 0, 6)
+    assert read.take() == [3]
+    assert read.requests() == []
+
+
 def test_the_message_before_a_page_is_asked_for_again() -> None:
     read = second_page()
     size = len(stored(2, last=1, pending=8, user="X: mine\r\n")) + 1

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from errno import ENOBUFS
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import anyio
@@ -20,6 +20,7 @@ import jsproto_io.trio
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, LocalProtocolError, NoServersError
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
+from jsproto_io._threads.sockets import READ_SIZE
 from tests.drivers.fake import FakeServer, Peer, ack
 from tests.drivers.test_reconnect import until
 from tests.marks import known_fault
@@ -307,6 +308,17 @@ async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
 
 
 # -- ways to connect ---------------------------------------------------------------------------------------------------
+
+
+def test_asyncio_reads_as_much_at_once_as_the_other_drivers(server: Any) -> None:
+    """A transport of its own reads 256 KiB, which costs large messages twice the CPU (``bench.objects``)."""
+
+    async def main() -> int:
+        async with jsproto_io.asyncio.connect(server.url) as nc:
+            assert nc._link is not None
+            return cast("int", getattr(nc._link._transport, "max_size"))  # noqa: B009 (of asyncio's own alone)
+
+    assert asyncio.run(main()) == READ_SIZE
 
 
 def test_a_connection_on_asyncio_can_be_awaited(server: Any) -> None:

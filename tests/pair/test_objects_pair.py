@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.client.connection.connect_options import connect_options
+from jsproto.client.connection.session import Session
 from jsproto.client.objects import get
 from jsproto.client.objects.put import PutPhase
 from jsproto.client.objects.watching import ObjectWatch
@@ -121,6 +122,24 @@ def test_parts(start: int, end: int | None, chunk: int, interleaved: bool) -> No
     get = side.open("x", start=start, end=end)
     assert side.take(get) == DATA[start:end]
     assert get.received == len(DATA[start:end])
+
+
+def test_pages_of_large_chunks_do_not_wait_for_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest tells what is wrong. The leader is asked about the end alone."""
+    side = Side()
+    monkeypatch.setattr(get, "PAGE", 20_000)
+    side.put("o", data := DATA * 100, chunk_size=9_000)
+    asked: list[str] = []
+    publish = Session.publish
+
+    def note(session: Session, subject: str, *arguments: Any) -> None:
+        asked.append(subject)
+        publish(session, subject, *arguments)
+
+    monkeypatch.setattr(Session, "publish", note)
+    assert side.get("o") == data
+    assert asked.count("$JS.API.DIRECT.GET.OBJ_B") == 4
+    assert asked.count("$JS.API.STREAM.INFO.OBJ_B") <= 1
 
 
 def test_parts_of_chunks_that_differ_in_size() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 
@@ -424,6 +425,59 @@ def test_memory_follows_the_bytes_however_small_the_pieces() -> None:
     assert isinstance(message, Msg)
     assert len(message.payload) == size
     assert peak < 4 * size
+
+
+@pytest.mark.parametrize("header", [b"", b"NATS/1.0\r\nA: b\r\n\r\n"])
+def test_a_large_message_is_the_same_however_it_is_cut(header: bytes) -> None:
+    payload = bytes(range(256)) * 200
+    verb, sizes = (b"HMSG", b"%d " % len(header)) if header else (b"MSG", b"")
+    head = b"%b a 1 %b%d\r\n%b" % (verb, sizes, len(header) + len(payload), header)
+    sent = head + payload + b"\r\nPING\r\n"
+    whole = decode("client", [sent])
+    assert len(whole[0]) == 2
+    assert whole[0][0] == Msg(b"a", b"1", None, header or None, payload)
+    end = len(head) + len(payload)
+    for places in [
+        (7,),
+        (len(head) - 3,),
+        (len(head),),
+        (end + 1,),
+        (end,),
+        (end + 2,),
+        (9, 20_000, 40_000, 40_010, end),
+    ]:
+        pieces = [sent[start:stop] for start, stop in pairwise((0, *places, len(sent)))]
+        assert decode("client", pieces) == whole, places
+    for place in range(end - 3, end + 4):
+        decoder = Decoder("client")
+        decoder.feed(sent[:20_000])
+        decoder.feed(sent[20_000:place])
+        assert decoder.pending == (place if place < end + 2 else place - end - 2)
+
+
+def test_a_large_message_that_does_not_end_is_told_by_its_beginning() -> None:
+    sent = b"MSG a 1 40000\r\n" + bytes(40_000) + b"xyPING\r\n"
+    decoder = Decoder("client")
+    assert decoder.feed(sent[:20_000]) == decoder.feed(sent[20_000:]) == decoder.feed(b"PING\r\n") == []
+    assert str(decoder.error) == TRAILER
+    assert decoder.error is not None
+    assert decoder.error.data == sent[:MAX_QUOTED]
+    assert decoder.pending == 0
+
+
+def test_the_payload_of_a_large_message_is_copied_once() -> None:
+    size = 1_000_000
+    pieces = [b"HMSG a 1 12 %d\r\nNATS/1.0\r\n\r\n" % (size + 12), *[bytes(size // 4)] * 4, b"\r\n"]
+    decoder = Decoder("client")
+    tracemalloc.start()
+    try:
+        (message,) = [frame for piece in pieces for frame in decoder.feed(piece)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(message, Msg)
+    assert len(message.payload) == size
+    assert peak < 1.1 * size
 
 
 def test_a_server_takes_no_runs() -> None:

@@ -61,6 +61,7 @@ from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.forks import register
 from jsproto_io._state.limit import LOOK
+from jsproto_io._threads.sockets import READ_SIZE
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
@@ -326,6 +327,8 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if hasattr(transport, "max_size"):  # asyncio's own would read 256 KiB at once
+            transport.max_size = READ_SIZE
         if self.lost.is_set() or self._session.connect_to is None:  # abandoned, or closed meanwhile
             self.hang_up(abruptly=True)
         else:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PAGE: Final = 8 * 1024 * 1024
 """Bytes of a page. About two are buffered."""
 SMALL_PAGE: Final = 3 * 1024 * 1024
-"""The same for chunks that are too large for the anchor of a page (``client.read.feed``)."""
+"""The same for large chunks: fresh memory for more of them costs more than pages do."""
 _LARGE: Final = 200 * 1024  # bytes
 PROBES: Final = 8  # chunks that are looked at to find the one where a part begins
 _COUNTS_RIGHT_SINCE: Final = "2.12"  # servers before count one message too many behind a message of a batch
@@ -62,7 +62,8 @@ class Get(Live):
     """
 
     __slots__ = (
-        "_at", "_batch", "_digest", "_ended", "_index", "_place", "_position", "_span", "finished", "info", "received",
+        "_at", "_batch", "_digest", "_ended", "_index", "_nuid", "_place", "_position", "_span", "_subject", "finished",
+        "info", "received",
     )  # fmt: skip
 
     def __init__(self, place: Place, info: ObjectInfo, span: Span, batch: DirectBatch | None, at: int) -> None:
@@ -74,6 +75,8 @@ class Get(Live):
         self._span = span
         self._batch = batch
         self._at = at
+        self._nuid = info.nuid.encode()
+        self._subject = b"\r\nNats-Subject: %b\r\n" % place.space.chunks(info.nuid).encode()
         self._index = at  # of the next chunk
         self._position = at * info.max_chunk_size  # of its first byte
         self._digest = sha256() if span == (0, info.size) and info.sha256() is not None else None
@@ -139,14 +142,14 @@ class Get(Live):
         """What is wrong with the next chunk. Empty: nothing."""
         info, index = self.info, self._index
         found = _MSG_ID.search(message.raw_headers)
-        if found is not None and found[1] == info.nuid.encode():
+        if found is not None and found[1] == self._nuid:
             number = int(found[2])
             if number > index:
                 several = f"chunks {index} to {number - 1} are" if number - 1 > index else f"chunk {index} is"
                 return f"{several} missing"
             if number < index:
                 return f"chunk {number} is there twice, or too late"
-        if message.subject != self._place.space.chunks(info.nuid):
+        if self._subject not in message.raw_headers:  # parsed nowhere else: subjects of many would be parsed ahead
             return f"chunk {index} is of {message.subject!r:.100}"
         length = len(message.data)
         if index >= info.chunks or self._position + length > info.size:
@@ -230,8 +233,9 @@ def open_get(place: Place, info: ObjectInfo, start: int, end: int | None) -> Scr
         seq, at = yield from _find(place, info, index)
     page = PAGE if info.max_chunk_size < _LARGE else SMALL_PAGE
     batch = js.get_batch(
-        space.stream, subject=space.chunks(info.nuid), seq=seq, max_bytes=page, now=place.now, timeout=timeout
-    )
+        space.stream, subject=space.chunks(info.nuid), seq=seq, max_bytes=page, proves_itself=True,
+        now=place.now, timeout=timeout,
+    )  # fmt: skip
     return Get(place, info, span, batch, at)
 
 

@@ -58,6 +58,7 @@ class DirectBatch(PagedRead):
         page_messages: int = PAGE_MESSAGES,
         timeout: float = 5.0,
         guard: Guard | None = None,
+        proves_itself: bool = False,
         **options: Unpack[BatchOptions],
     ) -> None:
         """Ask for the messages of ``stream`` that ``options`` name (``BatchOptions``), by default all.
@@ -69,6 +70,8 @@ class DirectBatch(PagedRead):
         * ``page_messages`` and ``max_bytes`` bound one page. At most about two pages are under way and buffered.
         * ``timeout``: seconds of silence in a page after which the rest is requested again.
         * ``guard``: what a session demands besides.
+        * ``proves_itself``: the reader notices what is missing, and another stream of the name. So a page that has no
+          anchor does not wait for the leader's word.
 
         The read fails with:
             IncompleteBatchError: a page brought nothing twice in a row, replicas lagged for ``timeout`` seconds, or the
@@ -96,7 +99,7 @@ class DirectBatch(PagedRead):
             from_first=seq is None,
             start_time=None if start_time is None else format_timestamp(instant(start_time)),
             subject=asked["subject"], if_dropped=asked["if_dropped"],
-            holds_back=server is None or not server.is_before(HOLDS_MESSAGES_BACK),
+            holds_back=server is None or not server.is_before(HOLDS_MESSAGES_BACK), proves_itself=proves_itself,
         )  # fmt: skip
         super().__init__(
             outbox, stream, plan, api=api, inbox=inbox, draw=draw, now=now, after=0 if seq is None else seq - 1,

@@ -103,15 +103,22 @@ class Plan(Protocol):
 class StreamPlan(Plan):
     """A stream from a sequence, or a time, on."""
 
-    __slots__ = ("_from_first", "_if_dropped", "_start_time", "_subject", "holds_pages", "is_filtered")
+    __slots__ = (
+        "_from_first", "_if_dropped", "_proves_itself", "_start_time", "_subject", "holds_pages", "is_filtered",
+    )  # fmt: skip
 
     parses_ahead = True
     up_to_seq: int | None = None
 
     def __init__(
-        self, *, from_first: bool, start_time: str | None, subject: str | None, if_dropped: IfDropped, holds_back: bool
-    ) -> None:
-        """``from_first``: no sequence was asked for. ``holds_back``: limits drop nothing of a page while it is sent."""
+        self, *, from_first: bool, start_time: str | None, subject: str | None, if_dropped: IfDropped, holds_back: bool,
+        proves_itself: bool = False,
+    ) -> None:  # fmt: skip
+        """``from_first``: no sequence was asked for. ``holds_back``: limits drop nothing of a page while it is sent.
+
+        ``proves_itself``: as in ``DirectBatch``.
+        """
+        self._proves_itself = proves_itself
         self._from_first = from_first
         self._start_time = start_time
         self._subject = subject
@@ -141,7 +148,7 @@ class StreamPlan(Plan):
 
     def may_begin(self, sequence: int, feed: Feed) -> bool:
         if feed.tail is not None:
-            return False
+            return self._proves_itself
         return self._if_dropped == "skip" or self._from_first or sequence == feed.seq + 1
 
     def dropped(self, first_seq: int, feed: Feed) -> int:

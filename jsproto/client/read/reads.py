@@ -116,13 +116,14 @@ class Reads:
         *,
         now: float,
         at_least: int = 0,
+        proves_itself: bool = False,
         timeout: Duration | None = None,
         **options: Unpack[BatchOptions],
     ) -> DirectBatch:
         """Read a stream from a sequence, or a time, on. ``DirectBatch`` has how the read fails.
 
-        ``at_least``: a sequence. Before it the end is believed of the stream's leader alone. ``timeout``: seconds of
-        silence, or a timedelta.
+        ``at_least``: a sequence. Before it the end is believed of the stream's leader alone. ``proves_itself``: as in
+        ``DirectBatch``. ``timeout``: seconds of silence, or a timedelta.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
@@ -132,7 +133,7 @@ class Reads:
         return DirectBatch(
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, at_least=of_range(0, MAX_UINT64)("at_least", at_least),
-            timeout=seconds(timeout, default=self.timeout), **options,
+            proves_itself=proves_itself, timeout=seconds(timeout, default=self.timeout), **options,
         )  # fmt: skip
 
     @explained(LastOptions, PageOptions)

@@ -23,7 +23,7 @@ from jsproto_io._state.dialling import AddressInfo, AddressRace, begin, finish
 from jsproto_io._threads.poller import Link, Poller
 from jsproto_io.dialer import SystemEntropy
 
-READ_SIZE: Final = 524_288  # bytes of one recv(): large, so that its fixed cost is small (benchmark row direct-get)
+READ_SIZE: Final = 1_048_576  # bytes of one recv(): large, so that its fixed cost is small (direct-get, bench.objects)
 WAKEUP_SIZE: Final = 4_096
 
 _READ: Final = selectors.EVENT_READ
