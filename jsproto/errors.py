@@ -900,10 +900,22 @@ class ObjectChunksLeftError(ObjectError):
     """
 
     def __init__(self, bucket: str, name: str, nuid: str, chunks: int | None, why: str) -> None:
-        left = "chunks may be left" if chunks is None else f"{chunks} chunks are left"
-        super().__init__(bucket, name, f"it was not put, because {why}; {left} of put {nuid}")
+        left = f"chunks may be left of put {nuid}" if chunks is None else f"chunks left of put {nuid}: {chunks}"
+        super().__init__(bucket, name, f"it was not put, because {why}; {left}")
         self.nuid = nuid
         self.chunks = chunks
+
+
+class ObjectStoreFullError(ObjectError):
+    """Nothing more of an object fits into its bucket.
+
+    ``max_bytes``: bytes that the bucket takes, as it was bound. None: no limit was known.
+    """
+
+    def __init__(self, bucket: str, name: str, max_bytes: int | None, why: str) -> None:
+        limit = "" if max_bytes is None else f" (max_bytes={max_bytes})"
+        super().__init__(bucket, name, f"it does not fit, because the bucket is full{limit}: {why}")
+        self.max_bytes = max_bytes
 
 
 class ObjectStoreSealedError(BucketError):

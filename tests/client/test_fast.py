@@ -652,6 +652,17 @@ def test_a_message_nobody_took_breaks_the_batch() -> None:
     assert batch.fast.error.first_missing == 3
 
 
+def test_a_batch_that_breaks_fails_at_once_where_nobody_wants_to_know_what_is_stored() -> None:
+    batch = started()
+    batch.fast.asks_for_end = False
+    batch.fill(3)
+    batch.ack(2, 10)
+    batch.h.published()
+    batch.h.deliver(batch.reply(3), b"", b"NATS/1.0 503\r\n\r\n")
+    assert isinstance(batch.fast.error, BatchGapError)
+    assert batch.h.published() == []
+
+
 def test_the_server_ends_the_batch_without_a_reason() -> None:
     batch = started()
     batch.fill(3)

@@ -19,7 +19,6 @@ from jsproto.errors import (
     BucketExistsError,
     BucketNotFoundError,
     DigestMismatchError,
-    Error,
     LocalProtocolError,
     NoRespondersError,
     ObjectChangedError,
@@ -28,6 +27,7 @@ from jsproto.errors import (
     ObjectExistsError,
     ObjectLinkError,
     ObjectNotFoundError,
+    ObjectStoreFullError,
     ObjectStoreSealedError,
 )
 from jsproto.grammar.config import StreamConfig
@@ -247,9 +247,27 @@ def test_a_put_whose_description_was_sent_goes_on() -> None:
 
 def test_a_bucket_that_is_full(side: Side) -> None:
     side.ask("update_object_store", "B", max_bytes=3_000)
-    with pytest.raises(Error, match="maximum bytes"):
+    side.store = side.ask("object_store", "B")
+    with pytest.raises(
+        ObjectStoreFullError, match=r"B: object 'x': .* full \(max_bytes=3000\): maximum bytes"
+    ) as found:
         side.put("x", DATA * 20, chunk_size=100)
+    assert (found.value.bucket, found.value.name, found.value.max_bytes) == ("B", "x", 3_000)
     assert side.subjects() == {}
+    side.put("y", DATA)
+    with pytest.raises(ObjectStoreFullError, match="object 'y': it does not fit"):
+        side.do("update_meta", "y", description="d" * 2_000)
+
+
+def test_a_bucket_that_is_deleted_during_a_put(side: Side) -> None:
+    put = side.begin("x", chunk_size=100)
+    side.feed(put, DATA)
+    side.ask("delete_object_store", "B")
+    began = side.pair.now
+    ticket = put.finish(began)
+    with pytest.raises(BucketNotFoundError, match="bucket B: it does not exist"):
+        side.pair.run_until(ticket)
+    assert side.pair.now - began < 6.0  # of the chunks whose answers went with it
 
 
 def test_a_sealed_bucket(side: Side) -> None:

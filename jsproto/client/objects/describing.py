@@ -21,6 +21,7 @@ from jsproto.api_errors import (
     StreamDuplicateMessageConflictError,
     StreamNotFoundError,
     StreamSealedError,
+    StreamStoreFailedError,
     StreamWrongLastSequenceError,
 )
 from jsproto.backoff import Backoff
@@ -32,6 +33,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     ObjectDamagedError,
     ObjectNotFoundError,
+    ObjectStoreFullError,
     ObjectStoreSealedError,
     OutboundBufferLimitError,
     RemoteProtocolError,
@@ -75,13 +77,18 @@ class Place(NamedTuple):
         return self.js.session.now
 
 
-def named(bucket: str, error: Error) -> Error:
-    """The error of a bucket that an answer about its stream is. Any other error as it is."""
+def named(bucket: str, error: Error, name: str = "", max_bytes: int | None = None) -> Error:
+    """The error of a bucket that an answer about its stream is. Any other error as it is.
+
+    ``name``: of the object that is stored, if one is. ``max_bytes``: of the bucket, if that is known.
+    """
     cause = error.__cause__ if isinstance(error, BatchMessageError) else error
     if isinstance(cause, StreamNotFoundError):
         error = BucketNotFoundError(bucket)
     elif isinstance(cause, StreamSealedError):
         error = ObjectStoreSealedError(bucket)
+    elif isinstance(cause, StreamStoreFailedError) and name:
+        error = ObjectStoreFullError(bucket, name, max_bytes, cause.description)
     else:
         return error
     error.__cause__ = cause
@@ -179,7 +186,7 @@ def store(
                 conflict: Error = error  # another one is on its way through the cluster
         except Error as error:
             if not is_passing(error):
-                raise named(space.bucket, error) from error.__cause__
+                raise named(space.bucket, error, info.name) from error.__cause__
             conflict = error
         pause = backoff.failed(place.now)
         if pause is None:

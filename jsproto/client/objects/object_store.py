@@ -74,7 +74,8 @@ class ObjectStore:
             ObjectExistsError: with ``create``, there is an object of this name.
             ObjectChangedError: with ``if_revision``, the revision is another one.
             ObjectDamagedError: the stream has lost chunks, or has some twice.
-            APIError, BatchError: the server refused a chunk or the description, for example because it is full.
+            ObjectStoreFullError: the bucket is full.
+            APIError, BatchError: the server refused a chunk or the description.
             ObjectChunksLeftError: it failed, and chunks are left, or may be.
 
         Raises:

@@ -45,6 +45,7 @@ from jsproto.client.objects.object_options import PutOptions
 from jsproto.client.objects.sending import AcknowledgedSender, FastSender, Sender
 from jsproto.enums import IdentityEnum
 from jsproto.errors import (
+    BucketNotFoundError,
     ConnectionLostError,
     Error,
     LocalProtocolError,
@@ -96,8 +97,8 @@ class Put(Live):
     """
 
     __slots__ = (
-        "_batched", "_chunks", "_digest", "_ended", "_info", "_kept", "_mtime", "_place", "_readable", "_sender",
-        "_sent", "_settings", "_stored", "_ticket", "_wanted", "chunk_size", "nuid", "phase", "size",
+        "_batched", "_chunks", "_digest", "_ended", "_info", "_kept", "_max_bytes", "_mtime", "_place", "_readable",
+        "_sender", "_sent", "_settings", "_stored", "_ticket", "_wanted", "chunk_size", "nuid", "phase", "size",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +118,7 @@ class Put(Live):
         self._settings["resume_for"] = seconds(asked["resume_for"])
         server = session.server
         self._batched = config.batched and not (server is not None and server.is_before(BATCHED_SINCE))
+        self._max_bytes = config.max_bytes
         self._place = place
         self._mtime = mtime
         self.nuid = (session.draw() + session.draw()).decode()[:NUID_LENGTH]
@@ -142,6 +144,13 @@ class Put(Live):
     def ready(self) -> Ticket[None]:
         """A ticket that is completed when a chunk may be given, or the end. It fails with why the put has failed."""
         return self._readable.ticket(self._wanted is not None, self._ticket.error)
+
+    def offer(self, chunk: bytes, now: float) -> Ticket[None] | None:
+        """``add`` the chunk if one is asked for. Otherwise what to wait for, as ``ready`` has it."""
+        if self._wanted is None:
+            return self.ready()
+        self.add(chunk, now)
+        return None
 
     def add(self, chunk: bytes, now: float) -> None:
         """Give the next chunk: 1 to ``chunk_size`` bytes.
@@ -200,7 +209,7 @@ class Put(Live):
             info, old = yield from self._publish(old)
             yield from self._purge(old)
         except Error as error:
-            failed = yield from self._failed(named(self._place.space.bucket, error))
+            failed = yield from self._failed(named(self._info.bucket, error, self._info.name, self._max_bytes))
             self._readable.fail(failed)
             raise failed from error.__cause__ if failed is error else error
         self.phase = PutPhase.DONE
@@ -229,11 +238,11 @@ class Put(Live):
                 yield from self._send()
                 return
             except Error as error:
+                if not is_passing(error):
+                    raise
                 if self._sender is not None:
                     self._sender.abandon(self._place.now)
                     self._sender = None
-                if not is_passing(error):
-                    raise
                 if self._stored > before:
                     backoff.reset()
                 pause = backoff.failed(self._place.now)
@@ -360,6 +369,8 @@ class Put(Live):
             except Error:
                 pass  # the count tells
             return (yield from count_chunks(self._place, self.nuid))
+        except BucketNotFoundError:
+            return 0  # they have gone with it
         except Error:
             return None
 

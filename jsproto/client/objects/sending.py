@@ -57,6 +57,7 @@ class FastSender:
     def __init__(self, js: JetStream, subject: str, chunk_size: int) -> None:
         flow = max(IN_FLIGHT // (_OUTSTANDING * chunk_size), 1)
         self._batch = js.fast_publisher(flow=min(flow, 500), max_outstanding_acks=_OUTSTANDING)
+        self._batch.asks_for_end = False
         self._subject = subject
         self.ready = self._batch.ready
         self.abandon = self._batch.abandon

@@ -95,13 +95,15 @@ class FastPublisher(Batch):
      * ``acks``: how many flow acknowledgements came.
      * ``phase``: a ``FastPhase``.
      * ``error``: why the batch failed, else None.
+     * ``asks_for_end``: in gap mode ``fail``, whether a batch that breaks asks the server what it has stored, for up to
+       ``ack_timeout`` seconds. False is for whoever counts what is stored anyway.
     """
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
         "_inbox", "_limit", "_link_error", "_ping_every", "_progress", "_reply",
         "_resumption", "_sent", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
-        "acks", "batch_id", "error", "phase", "sequence",
+        "acks", "asks_for_end", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
     phase: FastPhase
@@ -133,6 +135,7 @@ class FastPublisher(Batch):
         self.acks = 0
         self.phase = FastPhase.IDLE
         self.error: Error | None = None
+        self.asks_for_end = True
         self._outbox = bulk(outbox)
         self._inbox = inbox
         self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
@@ -693,6 +696,9 @@ class FastPublisher(Batch):
 
     def _break(self, cause: Error, now: float) -> None:
         """Gap mode fail: keep the first cause, stop sending and ask for the terminal acknowledgement."""
+        if not self.asks_for_end:
+            self._fail(cause)
+            return
         if self._cause is None:
             self._cause = cause
         if self.phase is not FastPhase.OPEN:

@@ -170,7 +170,8 @@ class ObjectStore(ObjectStoreBase):
             ObjectExistsError: with ``create``, there is an object of this name.
             ObjectChangedError: with ``if_revision``, the revision is another one.
             ObjectDamagedError: the stream has lost chunks, or has some twice.
-            APIError, BatchError: the server refuses, for example because the bucket is full.
+            ObjectStoreFullError: the bucket is full.
+            APIError, BatchError: the server refuses.
             Exception: what the source raises.
 
         Raises:
@@ -229,9 +230,9 @@ class ObjectStore(ObjectStoreBase):
             self._give(core, rest, progress)
 
     def _give(self, core: Put, chunk: bytes, progress: Progress | None) -> None:
-        connection = self._connection
-        connection._wait(connection._call(lambda now: core.ready(), coalesce=True))
-        connection._call(partial(core.add, chunk), coalesce=True)
+        connection, offer = self._connection, partial(core.offer, chunk)
+        while (wait := connection._call(offer, coalesce=True)) is not None:
+            connection._wait(wait)
         if progress is not None:
             progress(core.size)
 
