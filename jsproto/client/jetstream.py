@@ -64,7 +64,13 @@ from jsproto.wire.frames import Msg
 
 
 class JetStream(ObjectStores, Subscriptions):
-    """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
+    """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``.
+
+    Example:
+
+        js = JetStream(session)
+        ack = wait(js.publish("orders.new", b"tea", now=now()))  # wait: see "Driving the core yourself" in the README
+    """
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

@@ -118,7 +118,9 @@ def figure(width: float, height: float) -> Any:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8, "svg.hashsalt": "bench"})
+    mpl.rcParams.update(
+        {"svg.fonttype": "none", "font.sans-serif": "DejaVu Sans", "font.size": 8, "svg.hashsalt": "bench"}
+    )
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -14,7 +14,13 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.site", description="Build the site into a folder.")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--with", dest="tool", choices=["zensical", "material"], default="zensical")
+    parser.add_argument(
+        "--with",
+        dest="tools",
+        choices=["zensical", "material"],
+        action="append",
+        help="with this one, and not zensical; repeated: with each of them, and OUT has what the last one made",
+    )
     parser.add_argument("--plain", action="store_true", help="without Mermaid: diagrams stay text")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -25,7 +31,8 @@ def main() -> None:
             (assets / "mermaid.min.js").write_text("")
         else:
             fetch_mermaid(assets)
-        build(folder, asked.tool)
+        for tool in asked.tools or ["zensical"]:
+            build(folder, tool)
         shutil.copytree(folder / "site", asked.out, dirs_exist_ok=True)
 
 

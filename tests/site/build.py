@@ -62,7 +62,8 @@ def write_sources(folder: Path) -> None:
         for page in pages:
             to = docs / page.place
             to.parent.mkdir(parents=True, exist_ok=True)
-            text = copied((ROOT / page.source).read_text(), page)
+            text = (ROOT / page.source).read_text()
+            text = _figures(text) if page.source.endswith(".html") else copied(text, page)
             to.write_text(text.replace("tests/site/demo.gif", "assets/demo.svg"))
     (docs / "reference").mkdir()
     for module in MODULES:
@@ -75,6 +76,13 @@ def write_sources(folder: Path) -> None:
     (folder / "mkdocs.yml").write_text(
         "\n".join([text, "docs_dir: docs", "site_dir: site", "nav:", *_navigation(), ""])
     )
+
+
+def _figures(html: str) -> str:
+    """The page of the benchmark, which stands alone, as one of the site."""
+    title, body = re.search(r"<h1>(.*?)</h1>(.*)</body>", html, re.DOTALL).groups()  # type: ignore[union-attr]
+    body = re.sub(r"<h2>(.*?)</h2>", r"</div>\n\n## \1\n\n<div class='figures'>", body)
+    return f"# {title}\n\n<div class='figures'>{body}</div>\n"
 
 
 def _navigation() -> Iterator[str]:

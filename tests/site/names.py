@@ -5,6 +5,7 @@ Rules:
 * ``**options: Unpack[Kind]`` is shown as the options of ``Kind`` and of its bases, one keyword each. The line
   ``options: ...`` of the docstring becomes what ``Kind`` says of each of them. Without that line they end ``Args``.
 * The docstrings of ``jsproto.api_errors`` are made when it is imported, and are taken from there.
+* An example is shown as code.
 * A title such as ``Raises, with nothing sent:`` opens the section of its first word. Entries below a title of another
   kind, such as ``The ticket fails with:``, are bullets.
 
@@ -26,6 +27,7 @@ _TITLE: Final = re.compile(rf"^( *)({'|'.join(_SECTIONS)})\b[^\n:]+:\n(?=\1 +\S)
 _ENTRIES: Final = re.compile(
     rf"^( *)(?!{'|'.join(_SECTIONS)}|[*]|\w+: )(\S[^\n]*):\n((?:\1 {{4}}[ \S]*\n?)+)", re.MULTILINE
 )
+_EXAMPLE: Final = re.compile(r"^Example:\n\n((?: {4}.*\n?|\n(?= {4}))+)", re.MULTILINE)
 _BULLET: Final = re.compile(r"(?m)^(?P<before>(?! *[*]).*\S.*)\n(?P<margin> *) [*] ")
 
 
@@ -105,6 +107,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _prepared(text: str) -> str:
+    text = _EXAMPLE.sub(lambda found: f"```python\n{dedent(found[1]).strip()}\n```\n", text)
     text = _TITLE.sub(r"\1\2:\n", text)
     text = _ENTRIES.sub(_bullets, text)
     return _BULLET.sub(lambda found: f"{found['before']}\n\n{found['margin']}* ", text)

@@ -47,6 +47,7 @@ SECTIONS: Final[dict[str, tuple[Page, ...]]] = {
         Page("Embedding", "core/embedding.md", "jsproto/EMBEDDING.md"),
         Page("State tables", "core/tables.md", "jsproto/TABLES.md"),
         Page("What servers do", "core/facts.md", "jsproto/server/FACTS.md"),
+        Page("What a message costs", "core/costs.md", "tests/site/figures.html"),
     ),
     "Specs": (
         Page("Promises", "specs/promises.md", "tests/PROMISES.md", quotes=True),

@@ -126,7 +126,13 @@ def connect(
 
 
 class Connection(ThreadEngine):
-    """A connection to NATS. Made by ``connect()``."""
+    """A connection to NATS. Made by ``connect()``.
+
+    Example:
+
+        with connect("nats://localhost:4222") as nc:
+            nc.publish("greet.joe", b"hello")
+    """
 
     _thread: threading.Thread | None = None
 

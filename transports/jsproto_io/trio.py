@@ -142,7 +142,13 @@ class _SystemDialer(SystemEntropy):
 
 
 class Connection(facade.Connection):
-    """A connection to NATS. Made by ``connect()``."""
+    """A connection to NATS. Made by ``connect()``.
+
+    Example:
+
+        async with connect("nats://localhost:4222") as nc:
+            await nc.publish("greet.joe", b"hello")
+    """
 
     def __init__(self, session: Session, event_cb: EventCallback | None, dialer: Dialer) -> None:
         super().__init__(session, event_cb, trio.current_time)

@@ -52,6 +52,12 @@ _of_last_or_none: Final = or_none(_of_last)
 class Bucket:
     """The keys of one bucket. Made by ``JetStream.bucket`` and ``JetStream.create_bucket``.
 
+    Example:
+
+        bucket = wait(js.create_bucket("MENU", now=now()))
+        revision = wait(bucket.put("tea", b"3.00", now=now()))
+        entry = wait(bucket.get("tea", now=now()))
+
     Attributes: ``space`` (where its keys are) and ``config`` (what the bucket was like when it was bound).
 
     In each verb ``now`` is monotonic seconds, and ``timeout`` seconds for each question, that of the JetStream if None.

@@ -73,6 +73,15 @@ _DIFFERS: Final = "streams messages already, with other bounds or times: all tha
 class PullConsumer(Drainable, Generic[D]):
     """A consumer that is pulled from, by fetches or (``start``) as a stream of messages.
 
+    Example:
+
+        info = wait(js.create_consumer("ORDERS", ConsumerConfig(durable_name="bar"), now=now()))
+        pull = js.pull_consumer(info, JSMsg)
+        fetch = pull.fetch(5, now=now(), expires=2.0)
+        wait(fetch.done)
+        for order in pull.take(fetch):
+            wait(order.ack_sync(now=now(), timeout=2.0))
+
     Attributes:
 
     * ``stream`` and ``consumer``: their names.

@@ -89,6 +89,13 @@ NOT_REACHED: Final = (NoRespondersError, PermissionsViolationError, StreamMessag
 class AtomicBatch(Batch):
     """One atomic batch.
 
+    Example:
+
+        batch = js.atomic_batch()
+        batch.add("orders.new", b"tea", now=now())
+        wait(batch.ready())
+        ack = wait(batch.commit(now(), "orders.new", b"cake"))
+
     Attributes:
      * ``batch_id``: as it was given.
      * ``sequence``: of the last message added. The first one has 1. 0 before it.

@@ -89,6 +89,15 @@ ENDING_CODES: Final = frozenset({10205, 10206, 10207, 10208, 10211, 10185})
 class FastPublisher(Batch):
     """One fast-ingest batch.
 
+    Example:
+
+        batch = js.fast_publisher()
+        for n in range(1_000):
+            if not batch.room:
+                wait(batch.ready())
+            batch.publish("orders.new", b"%d" % n, now=now())
+        ack = wait(batch.commit(now()))
+
     Attributes:
      * ``batch_id``: as it was given.
      * ``sequence``: of the last message published. The first one has 1. 0 before it.

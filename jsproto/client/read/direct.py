@@ -41,7 +41,15 @@ HOLDS_MESSAGES_BACK: Final = "2.12"  # the first server whose limits drop nothin
 
 
 class DirectBatch(PagedRead):
-    """One read of a stream from a sequence, or a time, on. Its attributes and verbs are those of ``PagedRead``."""
+    """One read of a stream from a sequence, or a time, on. Its attributes and verbs are those of ``PagedRead``.
+
+    Example:
+
+        read = js.get_batch("ORDERS", seq=1, now=now())
+        while (found := read.pop_many(100, now())) or not read.finished:
+            if not found:
+                wait(read.readable())
+    """
 
     __slots__ = ()
 

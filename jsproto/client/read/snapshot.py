@@ -94,6 +94,13 @@ class SnapshotGuard(Protocol):
 class Snapshot(Live):
     """The last messages of subjects, in the order of the stream. Its verbs are those of ``DirectBatch``.
 
+    Example:
+
+        read = wait(js.snapshot("ORDERS", ["orders.>"], now=now()))
+        while (found := read.pop_many(100, now())) or not read.finished:
+            if not found:
+                wait(read.readable())
+
     Attribute: ``stream``, its name.
     """
 

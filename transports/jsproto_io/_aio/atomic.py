@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 class AtomicBatch(AtomicBatchBase, Managed):
     """One atomic batch (ADR-50): stored whole, or not at all. Made by ``JetStream.atomic_batch()``.
 
+    Example:
+
+        async with js.atomic_batch() as batch:
+            await batch.add("orders.anna", b"tea")
+            await batch.add("orders.anna", b"cake")
+            print((await batch.commit()).count)
+
     As a context manager it discards the batch when the block is left without a commit: nothing is stored. Tasks may
     share it: what one adds while another waits for an answer follows after that answer.
 

@@ -154,6 +154,12 @@ class KeyVerbs:
 class BucketSession(KeyVerbs, BucketSessionBase, Managed):
     """Reads and writes of a bucket in one session. Made by ``Bucket.session()``.
 
+    Example:
+
+        async with bucket.session() as session:
+            await session.put("tea", b"3.00")
+            print((await session.get("tea")).value)
+
     What it reads by key shows the bucket as it was at its ``token``, or later. The token rises with what it writes and
     reads. The verbs are those of the bucket, and ``get_many`` takes 1,024 keys at most. Lists and watches of the bucket
     are no part of it, and its snapshots show all writes anyhow. As a context manager it closes at the end.

@@ -380,6 +380,12 @@ class Message(MessageBase):
 class Subscription(CallsBack, SubscriptionBase, Managed):
     """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
 
+    Example:
+
+        async with await nc.subscribe("greet.*") as greetings:
+            await nc.publish("greet.joe", b"hello")
+            print((await greetings.next_msg(timeout=1)).data)
+
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does,
     and raises when the connection was lost. As a context manager it unsubscribes at the end.
     """
@@ -462,6 +468,13 @@ class JetStream(
     NamesOfNatsPy,
 ):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
+
+    Example:
+
+        js = nc.jetstream()
+        await js.create_stream("ORDERS", subjects=["orders.>"])
+        ack = await js.publish("orders.anna", b"tea")
+        print(ack.stream, ack.seq, (await js.get_msg("ORDERS", ack.seq)).data)
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.
 
@@ -705,6 +718,12 @@ class JetStream(
 
 class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     """One fast-ingest batch (ADR-50). Made by ``JetStream.fast_publisher()``.
+
+    Example:
+
+        async with js.fast_publisher() as batch:
+            await batch.publish_many(("orders.new", b"%d" % n) for n in range(10_000))
+            print((await batch.commit()).count)
 
     Messages run ahead of the server's acknowledgements by a bounded window. A verb waits while the window is closed. As
     a context manager it abandons the batch when the block is left without ``commit()``. Tasks may share it: a call

@@ -54,6 +54,14 @@ class ConnectionAcker(Acker["JSMsg"]):
 class JSMsg(ConsumerMsg):
     """A message of a consumer. Acknowledge it when it is processed, or the server delivers it again.
 
+    Example:
+
+        for order in await sub.fetch(10, timeout=1):
+            if order.data:
+                await order.ack_sync()
+            else:
+                order.term("an order of nothing")
+
     The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently. All are ignored
     when the consumer has the acknowledgement policy "none".
     """
@@ -171,6 +179,13 @@ class ConsumerSubscription(ConsumerNames, Managed):
 
 class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
     """A pull consumer. Made by ``JetStream.pull_subscribe()``.
+
+    Example:
+
+        async with await js.pull_subscribe("orders.>", durable="bar", ack_wait=30) as sub:
+            for order in await sub.fetch(10, timeout=1):
+                print(order.subject, order.data)
+                await order.ack_sync()
 
     Call ``fetch()``, or iterate over ``messages()``. As a context manager it unsubscribes at the end. Messages of a
     fetch that was interrupted are for the next fetch.

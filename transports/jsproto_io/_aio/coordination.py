@@ -82,6 +82,12 @@ class Held(HeldBase, Managed):
 class Lock(Held):
     """A lock that one client holds at a time, until its ``ttl`` has passed. Made by ``Bucket.lock()``.
 
+    Example:
+
+        async with bucket.lock("nightly", ttl=30) as lock:
+            await lock.put("nightly.page", b"1")
+            await lock.renew()
+
     As a context manager it is acquired at the beginning of the block, and released at its end. A block that has lost
     it ends with LockLostError, even if the block has caught one already. Only ``acquire()`` makes up for a loss.
 
@@ -131,6 +137,12 @@ class Lock(Held):
 
 class Election(Held):
     """One leader at a time among the candidates of one name. Made by ``Bucket.election()``.
+
+    Example:
+
+        async with bucket.election("leader", ttl=30, id="host-1") as election:
+            await election.campaign()
+            print(election.is_leader)
 
     A leader stays leader as long as it renews. As a context manager it resigns at the end of the block. The errors, and
     what a candidate that stands still has to take care of, are those of ``Lock``.

@@ -157,6 +157,13 @@ class PendingAck(PendingAckBase):
 class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
 
+    Example:
+
+        async with js.async_publisher() as publisher:
+            pending = await publisher.publish("orders.anna", b"tea")
+            await publisher.publish_many(("orders.new", b"%d" % n) for n in range(100))
+        print((await pending.result()).seq)
+
     A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
     ``PendingAck``. Messages of ``publish_many`` are counted, and kept if they fail. As a context manager it flushes at
     the end, and raises AsyncPublishError as ``flush`` does. After an error of the block it only closes.

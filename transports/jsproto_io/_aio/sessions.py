@@ -61,6 +61,12 @@ class Sessions(Asks):
 class ConsistentSession(ConsistentSessionBase, Managed):
     """Reads and writes of one session. Made by ``JetStream.consistent_session()``.
 
+    Example:
+
+        async with js.consistent_session() as session:
+            await session.publish("orders.anna", b"tea")
+            print((await session.get_last_msg("ORDERS", "orders.anna")).data, session.token)
+
     A last message, a next message and the end of a batch show the stream as it was at ``token`` or later. An answer
     that could be older is requested again, in the end from the leader. A message that is read by its sequence, or
     inside a batch, may be one that a later write has replaced. The session covers what it knows of, not the newest

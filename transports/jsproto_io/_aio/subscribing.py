@@ -107,6 +107,11 @@ class Subscribes(Asks):
 class PushSubscription(PushIterator, ConsumerSubscription):
     """Messages of a push consumer, in the order of their arrival. Made by ``JetStream.subscribe()``.
 
+    Example:
+
+        async with await js.subscribe("orders.>", ordered=True) as orders:
+            print((await orders.next_msg(timeout=1)).data)
+
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does. It
     raises when the connection was lost or the consumer was deleted. As a context manager it unsubscribes at the end.
     """

@@ -97,6 +97,12 @@ class HasTransactions:
 class Transaction(TransactionBase, Managed):
     """What is read and written in one transaction. Made by ``Bucket.transaction()`` and ``Bucket.transact()``.
 
+    Example:
+
+        async with bucket.transaction() as tx:
+            tea = float((await tx.get("tea")).value)
+            await tx.put("tea", b"%.2f" % (tea + 0.1))
+
     Reads show one moment of the bucket: that of the first read, and what the transaction itself writes. Nothing is
     stored before the end of the block. One verb at a time.
 

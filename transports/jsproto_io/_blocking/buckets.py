@@ -133,6 +133,13 @@ class HasBuckets:
 class Bucket(KeyVerbs, HasTransactions, BucketBase):
     """Keys and their values. Made by ``JetStream.bucket()`` and ``JetStream.create_bucket()``.
 
+    Example:
+
+        bucket = js.create_bucket("MENU", history=5)
+        revision = bucket.put("tea", b"3.00")
+        bucket.update("tea", b"3.20", revision)
+        print((bucket.get("tea")).value)
+
     A key is letters, digits and ``- / _ =``, with dots between its tokens. Those that begin with ``_kv`` are reserved.
     A value is bytes. Each write has a revision, a number that rises throughout the bucket. A deleted key leaves a
     marker with a revision of its own.
@@ -294,6 +301,14 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
 
 class KeyWatcher(KeyWatcherBase, Iterates[KeyValueEntry | None], Managed):
     """The entries of a bucket as they change. Made by ``Bucket.watch()``.
+
+    Example:
+
+        with bucket.watch("tea") as watcher:
+            for entry in watcher:
+                if entry is None:
+                    break
+                print(entry.key, entry.value)
 
     Iterate over it: it gives entries, and None once, where the present entries end. It goes on over lost links and
     restarts of servers. Each entry comes once and in order. As a context manager it stops at the end.

@@ -32,6 +32,12 @@ ErrorCallback: TypeAlias = Callable[["JSMsg", BaseException], object]
 class ConsumeContext(ConsumeContextBase["JSMsg"], Workers, Managed):
     """Callbacks at work. Made by ``PullSubscription.consume()``.
 
+    Example:
+
+        with sub.consume(print, concurrency=4) as work:
+            while not work.finished:
+                sleep(0.01)
+
     As a context manager it stops at the end of the block. It goes on when it is dropped.
     """
 

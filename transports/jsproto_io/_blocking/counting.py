@@ -32,6 +32,12 @@ class Counts:
 class Counter:
     """The counters of one stream, one for each subject. Made by ``JetStream.counter()``.
 
+    Example:
+
+        counter = js.counter("HITS")
+        counter.add("hits.home", 2)
+        print((counter.get("hits.home")).value)
+
     Values are whole numbers of any size, below or above 0. A counter without a message stands at 0.
     """
 

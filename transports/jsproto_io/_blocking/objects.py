@@ -126,6 +126,12 @@ class HasObjectStores(Asks):
 class ObjectStore(ObjectStoreBase):
     """Objects: bytes of any size under a name. Made by ``JetStream.object_store()`` and ``create_object_store()``.
 
+    Example:
+
+        store = js.create_object_store("ALBUM")
+        info = store.put("menu.txt", b"tea " * 1_000)
+        print(info.size, len(store.get("menu.txt")))
+
     An object is stored in chunks, and then described. Its name is any text that is not empty.
 
     Every verb raises, besides what it lists itself:
@@ -529,6 +535,12 @@ class ObjectStore(ObjectStoreBase):
 
 class ObjectReader(ObjectReaderBase, Managed):
     """The content of an object, as it comes. Made by ``ObjectStore.open()``.
+
+    Example:
+
+        with store.open("menu.txt") as reader:
+            for piece in reader:
+                print(len(piece))
 
     Iterate over it once: it gives bytes. The end of the iteration says that they were the object: number, size and
     digest are checked there. Of a part the chunks are checked, by their number and lengths. As a context manager it

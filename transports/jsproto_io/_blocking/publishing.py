@@ -142,6 +142,13 @@ class PendingAck(PendingAckBase):
 class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
 
+    Example:
+
+        with js.async_publisher() as publisher:
+            pending = publisher.publish("orders.anna", b"tea")
+            publisher.publish_many(("orders.new", b"%d" % n) for n in range(100))
+        print((pending.result()).seq)
+
     A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
     ``PendingAck``. Messages of ``publish_many`` are counted, and kept if they fail. As a context manager it flushes at
     the end, and raises AsyncPublishError as ``flush`` does. After an error of the block it only closes.

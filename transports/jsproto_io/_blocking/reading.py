@@ -191,6 +191,11 @@ class Reads(Asks):
 class BatchReader(BatchIterator, Managed):
     """Stored messages. Made by ``JetStream.get_batch()``, ``get_last_msgs_for()`` and ``snapshot()``.
 
+    Example:
+
+        for order in js.get_batch("ORDERS", subject="orders.anna"):
+            print(order.seq, order.data)
+
     Iterate over it once. As a context manager it stops reading at the end.
 
     The iteration raises:
