@@ -80,13 +80,6 @@ def _decoded(message: Msg) -> Msg:
 class Session(BulkOutbox):
     """One logical connection to NATS, in the client role.
 
-    Example:
-
-        session = Session(connect_options("nats://localhost:4222"), token=os.urandom(16))
-        session.connection_made(now())  # once session.connect_to is dialled
-        session.receive_data(data, now())
-        socket.sendall(b"".join(session.data_to_send()))
-
     ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
     unguessable characters. The same token and the same inputs give the same bytes.
 
