@@ -1,33 +1,31 @@
 """The session: a client's logical connection, as bytes in and bytes out.
 
-It hosts conversations and routes messages to them by subscription id. It owns what they share: the link, the write
-buffer, the requests, the one deadline.
+It hosts conversations, and routes messages to them by subscription id. They share its link, write buffer, requests
+and deadline.
 
-Rules, for the driver (once per wake-up, in this order):
+Rules for the driver, once per wake-up, in this order:
 
 1. put one input in: ``connection_made``, ``receive_data``, ``receive_eof``, ``handle_timeout`` or a verb.
 2. while ``wants_send(now)``: write all of ``data_to_send()``.
 3. call ``wake()`` on each of ``take_completed()``.
 4. hand ``events()`` to the application.
 5. if ``deadline()`` moved, move the timer.
-6. if ``wants_close``: write what is left, close the socket. If ``connect_to`` is set then, dial it.
+6. if ``wants_close``: write the rest, close the socket. If ``connect_to`` is set then, dial it.
 7. if ``wants_tls``: begin TLS with ``tls_hostname`` on the socket, then ``tls_made`` (or ``tls_failed``). From then on
-   what is received, and what is sent, is what is inside TLS.
+   bytes that come and go are those inside TLS.
 
 What a driver may rely on:
 
 * Receiving never raises.
 * A conversation that raises ends with InternalError, alone.
-* A verb raises LocalProtocolError at a caller's fault, and leaves all as it was.
-* After the end every verb raises ConnectionClosedError, and open tickets have failed. Messages that were received
-  can still be taken.
+* A verb raises LocalProtocolError at a caller's fault, and changes nothing.
+* After the end verbs raise ConnectionClosedError, and open tickets have failed. Received messages can be taken still.
 
 A session survives its links. A lost link takes with it the frames that wait and the requests under way. ``connect_to``
 names the next address when it is due (``server_pool``). Between links messages are buffered up to ``pending_size``
-bytes. A new link carries all subscriptions again before anything else.
+bytes. A new link first carries all subscriptions again.
 
-Not here: TLS itself, opening sockets, which address is next (``server_pool``), what waits to be written
-(``write_buffer``).
+Not here: TLS, sockets, the next address (``server_pool``), what waits to be written (``write_buffer``).
 """
 
 from __future__ import annotations
@@ -81,18 +79,18 @@ class Session(BulkOutbox):
     """One logical connection to NATS, in the client role.
 
     ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
-    unguessable characters. The same token and the same inputs give the same bytes.
+    unguessable characters. The same token and inputs give the same bytes.
 
     Attributes:
 
     * ``options``: the ``ConnectOptions``.
-    * ``now``: seconds, the time of the last bytes, timeout or ``note``. Scripts send what comes next at that time.
+    * ``now``: seconds, the time of the last bytes, timeout or ``note``. Scripts go on at that time.
     * ``scripts``: the ``ScriptRunner``.
     * ``connected``: a ticket with the ``ServerInfo`` of the first link.
-    * ``error``: why the session ended, None while it lives or if the application closed it.
-    * ``closed``: the session has ended.
+    * ``error``: why the session ended. None while it lives, or if the application closed it.
+    * ``closed``: it has ended.
     * ``wants_close``: the driver is to close the socket.
-    * ``draw``: gives 16 bytes of unguessable text. ``draw_many(count)`` gives a list of them.
+    * ``draw``: gives 16 bytes of unguessable text. ``draw_many(count)``: a list of them.
     """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
@@ -512,7 +510,7 @@ class Session(BulkOutbox):
         return [kept for kept in dict.fromkeys(self._routes.values()) if isinstance(kept, Drainable)]
 
     def note(self, now: float) -> None:
-        """A verb is called at ``now``, perhaps long after the last input. What it starts goes by ``Session.now``."""
+        """A verb is called at ``now``: what it starts goes by ``Session.now``."""
         self.now = max(self.now, now)
 
     def run(self, script: Script[T]) -> Ticket[T]:

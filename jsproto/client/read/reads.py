@@ -35,7 +35,7 @@ from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import MAX_UINT64, dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.fields import checked_word
-from jsproto.grammar.options import checked, explained, of_range
+from jsproto.grammar.options import checked, explained, of_flag, of_range
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import Duration, Instant, seconds
@@ -133,7 +133,8 @@ class Reads:
         return DirectBatch(
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, at_least=of_range(0, MAX_UINT64)("at_least", at_least),
-            proves_itself=proves_itself, timeout=seconds(timeout, default=self.timeout), **options,
+            proves_itself=of_flag("proves_itself", proves_itself),
+            timeout=seconds(timeout, default=self.timeout), **options,
         )  # fmt: skip
 
     @explained(LastOptions, PageOptions)
