@@ -738,10 +738,11 @@ class TransactionConflictError(BucketError):
     key that the server has checked in vain, None where it does not tell.
     """
 
-    def __init__(self, bucket: str, keys: Sequence[str] = (), revision: int | None = None) -> None:
+    def __init__(self, bucket: str, keys: Sequence[str] = (), revision: int | None = None, note: str = "") -> None:
         more = f" and {len(keys) - MAX_NAMED} more" if len(keys) > MAX_NAMED else ""
         named = ", ".join(f"{key!r:.100}" for key in keys[:MAX_NAMED]) + more
-        super().__init__(bucket, f"others have changed keys of the transaction ({named or 'which ones is unknown'})")
+        text = f"others have changed keys of the transaction ({named or 'which ones is unknown'})"
+        super().__init__(bucket, f"{text}: {note}" if note else text)
         self.keys = tuple(keys)
         self.revision = revision
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.errors import BadSubjectError, LocalProtocolError
+from jsproto.errors import BadSubjectError, LocalProtocolError, WrongTypeError
 from jsproto.grammar.bucket_keys import (
     KeyCodec,
     KeySpace,
@@ -19,6 +19,7 @@ from jsproto.grammar.bucket_keys import (
     check_filter,
     check_key,
     delivered_entry,
+    key_list,
     operation_of,
     stored_entry,
     stream_of,
@@ -239,3 +240,11 @@ def test_an_entry_that_was_delivered() -> None:
 @pytest.mark.parametrize("size", [b"", b"x", b"-1", b"1" * 40])
 def test_sizes_that_are_none(size: bytes) -> None:
     assert delivered_entry(KeySpace("B"), "$KV.B.k", SIZED % size, b"", ACK).size == 0
+
+
+def test_several_keys_are_a_list() -> None:
+    assert key_list(key for key in ("a", "b")) == ["a", "b"]
+    wrong: list[Any] = ["abc", b"abc", 7, None]
+    for keys in wrong:
+        with pytest.raises(WrongTypeError, match="keys are a list of keys, not"):
+            key_list(keys)

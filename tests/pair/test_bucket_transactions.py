@@ -458,6 +458,35 @@ def test_tries_have_pauses_by_chance_and_end() -> None:
         side.bucket.attempts(tries=0)
 
 
+@pytest.mark.parametrize("read_first", [False, True])
+def test_a_guard_that_cannot_hold_any_more(read_first: bool) -> None:
+    """A revision that is past, and that is given again, ends the tries. Another one, and one to come, do not."""
+    side = Plain()
+    attempts = side.bucket.attempts(chance=lambda: 0.0)
+
+    def fail(revision: int) -> TransactionConflictError:
+        side.tx = attempts.begin()
+        side.tx.put("b", OURS)
+        if read_first:
+            side.do("get", "a")
+            return side.loses("guard", "a", revision)
+        side.do("guard", "a", revision)
+        return side.loses("commit")
+
+    present = side.put("a")
+    for revision in (present + 5, present + 5, 0, 0, 1):
+        attempts.failed(fail(revision))
+    present = side.put("a")
+    attempts.failed(fail(present - 1))
+    error = fail(present - 1)
+    assert error.keys == ("a",)
+    assert str(error).endswith("the revision that was given to guard() is past")
+    with pytest.raises(TransactionConflictError) as raised:
+        attempts.failed(error)
+    assert raised.value is error
+    assert attempts.tried == 7
+
+
 def test_the_error_of_another_transaction_is_no_try() -> None:
     side = Plain()
     attempts = side.bucket.attempts()

@@ -4,6 +4,7 @@ Rules:
 
 * Each try is a new transaction, which reads anew. It reads what made the one before a conflict, or later.
 * Pauses have full jitter (``jsproto.backoff``). Chance is an argument, and so is time.
+* A revision that was given to a guard twice, and is past, ends it at once: no later try can meet it.
 * Tries end it, not time: whoever has had bad luck for long is not told to give up sooner.
 * The last conflict names its keys. The others need not, because the next try reads them.
 
@@ -35,7 +36,18 @@ class Attempts:
     Attribute: ``tried``, how many tries have begun.
     """
 
-    __slots__ = ("_bucket", "_chance", "_isolation", "_js", "_least", "_timeout", "_transaction", "_tries", "tried")
+    __slots__ = (
+        "_bucket",
+        "_chance",
+        "_isolation",
+        "_js",
+        "_least",
+        "_passed",
+        "_timeout",
+        "_transaction",
+        "_tries",
+        "tried",
+    )
 
     def __init__(
         self,
@@ -56,6 +68,7 @@ class Attempts:
         self._chance = chance
         self._timeout = timeout
         self._least = 0
+        self._passed: set[tuple[str, int]] = set()
         self._transaction: Transaction | None = None
         self.tried = 0
 
@@ -72,9 +85,13 @@ class Attempts:
         """The seconds until the next try, after a conflict.
 
         Raises:
-            TransactionConflictError: it is not this one's, or it was the last try's.
+            TransactionConflictError: it is not this one's, or it was the last try's, or another one would end likewise.
         """
-        if self._transaction is None or self._transaction.error is not error or self.tried >= self._tries:
+        transaction = self._transaction
+        if transaction is None or transaction.error is not error or self.tried >= self._tries:
             raise error
+        if transaction.passed & self._passed:
+            raise error
+        self._passed = transaction.passed
         self._least = max(self._least, error.revision or 0)
         return full_jitter(self.tried, FIRST_PAUSE, LONGEST_PAUSE, self._chance())

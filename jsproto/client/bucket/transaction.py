@@ -92,6 +92,7 @@ class Transaction:
     * ``phase``: a ``TransactionPhase``.
     * ``error``: why it has ended without being stored, as far as it is known. None before, and after a success.
     * ``revisions``: once it is stored, the revision of each key that it has written.
+    * ``passed``: after a conflict, guards that cannot hold any more: subjects with the revisions that were given.
 
     In each verb ``now`` is monotonic seconds.
 
@@ -109,7 +110,7 @@ class Transaction:
 
     __slots__ = (
         "_config", "_given", "_guards", "_js", "_keys", "_least", "_locks", "_names_conflicts", "_seen",
-        "_serializable", "_timeout", "_up_to", "_writes", "error", "phase", "revisions",
+        "_serializable", "_timeout", "_up_to", "_writes", "error", "passed", "phase", "revisions",
     )  # fmt: skip
 
     phase: TransactionPhase
@@ -145,6 +146,7 @@ class Transaction:
         self._writes: dict[str, _Write] = {}
         self.phase = _P.OPEN
         self.error: Error | None = None
+        self.passed: set[tuple[str, int]] = set()
         self.revisions: dict[str, int] = {}
 
     @property
@@ -267,9 +269,10 @@ class Transaction:
         if revision is None:
             yield from self._look([subject], now)
         else:
-            known = self._given.setdefault(subject, revision) if subject not in self._seen else self._revision(subject)
-            if known != revision:
-                raise self._conflict([key], known)
+            known = self._revision(subject)
+            self._given[subject] = revision
+            if known not in (None, revision):
+                raise self._conflict({subject: known or 0}, known)
         self._guards[subject] = key
 
     def _create(self, subject: str, write: _Write, now: float) -> Generator[Ticket[Any], Any, None]:
@@ -296,7 +299,7 @@ class Transaction:
             message = self._seen[subject] = found.get(subject)
             revision = 0 if message is None else message.seq
             if revision > self._up_to or self._given.get(subject, revision) != revision:
-                raise self._conflict([self._keys.key(subject)], revision)
+                raise self._conflict({subject: revision}, revision)
 
     def _read(
         self, subjects: CheckedSubjects, least: int, now: float
@@ -357,21 +360,21 @@ class Transaction:
         present = present_revision(error)
         return self._conflict((yield from self._changed(checked, present)), present)
 
-    def _changed(self, checked: Iterable[str], present: int | None) -> Generator[Ticket[Any], Any, list[str]]:
-        """Which of the keys that were ``checked`` have another revision than expected, as far as a read tells."""
-        if not self._names_conflicts:
-            return []
+    def _changed(self, checked: Iterable[str], present: int | None) -> Generator[Ticket[Any], Any, dict[str, int]]:
+        """The present revisions of those ``checked`` that have others than expected, as far as a read tells."""
+        if not self._names_conflicts and self._given.keys() <= self._locks.keys():
+            return {}
         subjects = CheckedSubjects(checked)
         try:
             _, found = yield from self._read(subjects, present or self._least, self._js.session.now)
         except Error:
-            return []
+            return {}
         revisions = {subject: found[subject].seq if subject in found else 0 for subject in subjects}
-        return [
-            self._keys.key(subject)
+        return {
+            subject: revision
             for subject, revision in revisions.items()
             if self._revision(subject) not in (None, revision)
-        ]
+        }
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -437,9 +440,17 @@ class Transaction:
         if self.phase is not _P.OPEN:
             raise LocalProtocolError(f"the transaction is {self.phase.name.lower()}: begin a new one")
 
-    def _conflict(self, keys: list[str], revision: int | None) -> TransactionConflictError:
+    def _conflict(self, changed: Mapping[str, int], revision: int | None) -> TransactionConflictError:
+        """``changed``: the present revisions of keys, as far as they are known. ``revision``: that the server tells."""
         self._step(_S.CHANGED)
-        self.error = error = TransactionConflictError(self._keys.bucket, keys, revision)
+        self.passed = {
+            (subject, given)
+            for subject, given in self._given.items()
+            if 0 < given < changed.get(subject, 0) and subject not in self._locks
+        }
+        note = "the revision that was given to guard() is past" if self.passed else ""
+        keys = [self._keys.key(subject) for subject in changed]
+        self.error = error = TransactionConflictError(self._keys.bucket, keys, revision, note)
         return error
 
     def _step(self, step: TransactionStep) -> None:

@@ -76,8 +76,8 @@ class HasTransactions:
             What ``fn`` has returned.
 
         Raises:
-            TransactionConflictError: each try met a conflict.
-            WrongTypeError: ``fn`` is async on threads, or a plain function on event loops. Nothing is stored.
+            TransactionConflictError: each try met a conflict, or two of them guarded the same revision, which is past.
+            WrongTypeError: ``fn`` is of the other kind: it has to be a function that calls in blocking code.
             Error: as the block of ``transaction()``, and what ``fn`` raises. Then nothing is tried again.
         """
         connection, limit = self._connection, seconds(timeout, default=self._timeout)
