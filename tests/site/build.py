@@ -29,6 +29,7 @@ MERMAID: Final = "mermaid@11"  # of the npm registry
 Tool = Literal["zensical", "material"]
 
 _LINK: Final = re.compile(r"(?<!!)\[(?P<text>[^\]\n]*)\]\((?P<target>[^)\s]+)\)")
+_CODE: Final = re.compile(r"`[^`\n]+`")
 _FENCE: Final = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -50,9 +51,14 @@ def copied(text: str, copy: Page) -> str:
 
     pieces, at = [], 0
     for fence in _FENCE.finditer(text):
-        pieces += [_LINK.sub(link, text[at : fence.start()]), fence[0]]
+        pieces += [_shown(_LINK.sub(link, text[at : fence.start()])), fence[0]]
         at = fence.end()
-    return "".join([*pieces, _LINK.sub(link, text[at:])])
+    return "".join([*pieces, _shown(_LINK.sub(link, text[at:]))])
+
+
+def _shown(text: str) -> str:
+    """Both tools show the backslash of a bar that is code in a table, and need none."""
+    return _CODE.sub(lambda found: found[0].replace("\\|", "|"), text)
 
 
 def write_sources(folder: Path) -> None:

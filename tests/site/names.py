@@ -5,6 +5,7 @@ Rules:
 * ``**options: Unpack[Kind]`` is shown as the options of ``Kind`` and of its bases, one keyword each. The line
   ``options: ...`` of the docstring becomes what ``Kind`` says of each of them. Without that line they end ``Args``.
 * The docstrings of ``jsproto.api_errors`` are made when it is imported, and are taken from there.
+* ``Class`` and ``Class.member()`` lead to their place in the reference, and so do errors. Other code is text.
 * An example is shown as code.
 * A title such as ``Raises, with nothing sent:`` opens the section of its first word. Entries below a title of another
   kind, such as ``The ticket fails with:``, are bullets.
@@ -15,12 +16,13 @@ Not here: the look of a page.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any, Final
 
 import griffe
 
-from jsproto import api_errors
+from jsproto import api_errors, errors
 
 _SECTIONS: Final = ("Args", "Attributes", "Raises", "Returns", "Yields")
 _TITLE: Final = re.compile(rf"^( *)({'|'.join(_SECTIONS)})\b[^\n:]+:\n(?=\1 +\S)", re.MULTILINE)
@@ -28,6 +30,11 @@ _ENTRIES: Final = re.compile(
     rf"^( *)(?!{'|'.join(_SECTIONS)}|[*]|\w+: )(\S[^\n]*):\n((?:\1 {{4}}[ \S]*\n?)+)", re.MULTILINE
 )
 _EXAMPLE: Final = re.compile(r"^Example:\n\n((?: {4}.*\n?|\n(?= {4}))+)", re.MULTILINE)
+_CODE: Final = re.compile(r"(```.*?```)", re.DOTALL)
+_NAME: Final = re.compile(
+    r"``([A-Z]\w+(?:\.[a-z]\w*)?)(?:\(\))?``"
+    r"|(?:(?<=[*] )|(?<![\w`.\[])(?!\w+(?:, \w+)*:))([A-Z]\w+Error)(?![\w`.])"  # a section of errors stays one
+)
 _BULLET: Final = re.compile(r"(?m)^(?P<before>(?! *[*]).*\S.*)\n(?P<margin> *) [*] ")
 
 
@@ -43,7 +50,7 @@ class Names(griffe.Extension):
             if isinstance(one, griffe.Class) and one.module.path == api_errors.__name__:
                 one.docstring = griffe.Docstring(getattr(api_errors, one.name).__doc__, parent=one)
             if one.docstring is not None:
-                one.docstring.value = _prepared(one.docstring.value)
+                one.docstring.value = _linked(_prepared(one.docstring.value), _home(one.path))
 
 
 def _objects(one: Any) -> Any:
@@ -111,6 +118,30 @@ def _prepared(text: str) -> str:
     text = _TITLE.sub(r"\1\2:\n", text)
     text = _ENTRIES.sub(_bullets, text)
     return _BULLET.sub(lambda found: f"{found['before']}\n\n{found['margin']}* ", text)
+
+
+def _home(path: str) -> str:
+    """The module of the reference in which a docstring of ours looks for names."""
+    if path.startswith(("jsproto_io._aio", "jsproto_io.asyncio", "jsproto_io.trio")):
+        return "jsproto_io.asyncio"
+    return "jsproto_io.sync" if path.startswith("jsproto_io") else "jsproto"
+
+
+def _linked(text: str, home: str) -> str:
+    module = import_module(home)
+
+    def link(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        for place in (module, errors, api_errors):
+            first, _, member = name.partition(".")
+            if first in getattr(place, "__all__", vars(place)):
+                one = getattr(place, first)
+                if not member or getattr(getattr(one, member, None), "__doc__", None):
+                    return f"[`{name}`][{place.__name__}.{name}]"
+        return found[0]
+
+    pieces = _CODE.split(text)
+    return "".join(each if at % 2 else _NAME.sub(link, each) for at, each in enumerate(pieces))
 
 
 def _bullets(found: re.Match[str]) -> str:

@@ -29,7 +29,8 @@ class AtomicBatch(AtomicBatchBase, Managed):
         async with js.atomic_batch() as batch:
             await batch.add("orders.anna", b"tea")
             await batch.add("orders.anna", b"cake")
-            print((await batch.commit()).count)
+            ack = await batch.commit()
+        print(ack.count)
 
     As a context manager it discards the batch when the block is left without a commit: nothing is stored. Tasks may
     share it: what one adds while another waits for an answer follows after that answer.

@@ -158,7 +158,8 @@ class BucketSession(KeyVerbs, BucketSessionBase, Managed):
 
         async with bucket.session() as session:
             await session.put("tea", b"3.00")
-            print((await session.get("tea")).value)
+            entry = await session.get("tea")
+            print(entry.value)
 
     What it reads by key shows the bucket as it was at its ``token``, or later. The token rises with what it writes and
     reads. The verbs are those of the bucket, and ``get_many`` takes 1,024 keys at most. Lists and watches of the bucket

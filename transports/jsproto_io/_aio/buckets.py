@@ -142,7 +142,8 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
         bucket = await js.create_bucket("MENU", history=5)
         revision = await bucket.put("tea", b"3.00")
         await bucket.update("tea", b"3.20", revision)
-        print((await bucket.get("tea")).value)
+        entry = await bucket.get("tea")
+        print(entry.value)
 
     A key is letters, digits and ``- / _ =``, with dots between its tokens. Those that begin with ``_kv`` are reserved.
     A value is bytes. Each write has a revision, a number that rises throughout the bucket. A deleted key leaves a

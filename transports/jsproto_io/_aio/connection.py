@@ -384,7 +384,8 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
 
         async with await nc.subscribe("greet.*") as greetings:
             await nc.publish("greet.joe", b"hello")
-            print((await greetings.next_msg(timeout=1)).data)
+            greeting = await greetings.next_msg(timeout=1)
+            print(greeting.data)
 
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does,
     and raises when the connection was lost. As a context manager it unsubscribes at the end.
@@ -474,7 +475,8 @@ class JetStream(
         js = nc.jetstream()
         await js.create_stream("ORDERS", subjects=["orders.>"])
         ack = await js.publish("orders.anna", b"tea")
-        print(ack.stream, ack.seq, (await js.get_msg("ORDERS", ack.seq)).data)
+        stored = await js.get_msg("ORDERS", ack.seq)
+        print(ack.stream, ack.seq, stored.data)
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.
 
@@ -723,7 +725,8 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
 
         async with js.fast_publisher() as batch:
             await batch.publish_many(("orders.new", b"%d" % n) for n in range(10_000))
-            print((await batch.commit()).count)
+            ack = await batch.commit()
+        print(ack.count)
 
     Messages run ahead of the server's acknowledgements by a bounded window. A verb waits while the window is closed. As
     a context manager it abandons the batch when the block is left without ``commit()``. Tasks may share it: a call

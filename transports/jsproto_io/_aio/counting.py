@@ -36,7 +36,8 @@ class Counter:
 
         counter = js.counter("HITS")
         await counter.add("hits.home", 2)
-        print((await counter.get("hits.home")).value)
+        hits = await counter.get("hits.home")
+        print(hits.value)
 
     Values are whole numbers of any size, below or above 0. A counter without a message stands at 0.
     """

@@ -162,7 +162,8 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         async with js.async_publisher() as publisher:
             pending = await publisher.publish("orders.anna", b"tea")
             await publisher.publish_many(("orders.new", b"%d" % n) for n in range(100))
-        print((await pending.result()).seq)
+        ack = await pending.result()
+        print(ack.seq)
 
     A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
     ``PendingAck``. Messages of ``publish_many`` are counted, and kept if they fail. As a context manager it flushes at

@@ -65,7 +65,8 @@ class ConsistentSession(ConsistentSessionBase, Managed):
 
         async with js.consistent_session() as session:
             await session.publish("orders.anna", b"tea")
-            print((await session.get_last_msg("ORDERS", "orders.anna")).data, session.token)
+            order = await session.get_last_msg("ORDERS", "orders.anna")
+            print(order.data, session.token)
 
     A last message, a next message and the end of a batch show the stream as it was at ``token`` or later. An answer
     that could be older is requested again, in the end from the leader. A message that is read by its sequence, or

@@ -110,7 +110,8 @@ class PushSubscription(PushIterator, ConsumerSubscription):
     Example:
 
         async with await js.subscribe("orders.>", ordered=True) as orders:
-            print((await orders.next_msg(timeout=1)).data)
+            order = await orders.next_msg(timeout=1)
+            print(order.data)
 
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does. It
     raises when the connection was lost or the consumer was deleted. As a context manager it unsubscribes at the end.

@@ -29,7 +29,8 @@ class AtomicBatch(AtomicBatchBase, Managed):
         with js.atomic_batch() as batch:
             batch.add("orders.anna", b"tea")
             batch.add("orders.anna", b"cake")
-            print((batch.commit()).count)
+            ack = batch.commit()
+        print(ack.count)
 
     As a context manager it discards the batch when the block is left without a commit: nothing is stored. Threads may
     share it: what one adds while another waits for an answer follows after that answer.

@@ -150,7 +150,8 @@ class BucketSession(KeyVerbs, BucketSessionBase, Managed):
 
         with bucket.session() as session:
             session.put("tea", b"3.00")
-            print((session.get("tea")).value)
+            entry = session.get("tea")
+            print(entry.value)
 
     What it reads by key shows the bucket as it was at its ``token``, or later. The token rises with what it writes and
     reads. The verbs are those of the bucket, and ``get_many`` takes 1,024 keys at most. Lists and watches of the bucket

@@ -138,7 +138,8 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
         bucket = js.create_bucket("MENU", history=5)
         revision = bucket.put("tea", b"3.00")
         bucket.update("tea", b"3.20", revision)
-        print((bucket.get("tea")).value)
+        entry = bucket.get("tea")
+        print(entry.value)
 
     A key is letters, digits and ``- / _ =``, with dots between its tokens. Those that begin with ``_kv`` are reserved.
     A value is bytes. Each write has a revision, a number that rises throughout the bucket. A deleted key leaves a

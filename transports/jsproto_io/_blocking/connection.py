@@ -371,7 +371,8 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
 
         with nc.subscribe("greet.*") as greetings:
             nc.publish("greet.joe", b"hello")
-            print((greetings.next_msg(timeout=1)).data)
+            greeting = greetings.next_msg(timeout=1)
+            print(greeting.data)
 
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does,
     and raises when the connection was lost. As a context manager it unsubscribes at the end.
@@ -461,7 +462,8 @@ class JetStream(
         js = nc.jetstream()
         js.create_stream("ORDERS", subjects=["orders.>"])
         ack = js.publish("orders.anna", b"tea")
-        print(ack.stream, ack.seq, (js.get_msg("ORDERS", ack.seq)).data)
+        stored = js.get_msg("ORDERS", ack.seq)
+        print(ack.stream, ack.seq, stored.data)
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.
 
@@ -710,7 +712,8 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
 
         with js.fast_publisher() as batch:
             batch.publish_many(("orders.new", b"%d" % n) for n in range(10_000))
-            print((batch.commit()).count)
+            ack = batch.commit()
+        print(ack.count)
 
     Messages run ahead of the server's acknowledgements by a bounded window. A verb waits while the window is closed. As
     a context manager it abandons the batch when the block is left without ``commit()``. Threads may share it: a call

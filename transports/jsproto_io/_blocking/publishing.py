@@ -147,7 +147,8 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         with js.async_publisher() as publisher:
             pending = publisher.publish("orders.anna", b"tea")
             publisher.publish_many(("orders.new", b"%d" % n) for n in range(100))
-        print((pending.result()).seq)
+        ack = pending.result()
+        print(ack.seq)
 
     A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
     ``PendingAck``. Messages of ``publish_many`` are counted, and kept if they fail. As a context manager it flushes at

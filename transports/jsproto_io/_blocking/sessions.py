@@ -65,7 +65,8 @@ class ConsistentSession(ConsistentSessionBase, Managed):
 
         with js.consistent_session() as session:
             session.publish("orders.anna", b"tea")
-            print((session.get_last_msg("ORDERS", "orders.anna")).data, session.token)
+            order = session.get_last_msg("ORDERS", "orders.anna")
+            print(order.data, session.token)
 
     A last message, a next message and the end of a batch show the stream as it was at ``token`` or later. An answer
     that could be older is requested again, in the end from the leader. A message that is read by its sequence, or

@@ -100,8 +100,8 @@ class Transaction(TransactionBase, Managed):
     Example:
 
         with bucket.transaction() as tx:
-            tea = float((tx.get("tea")).value)
-            tx.put("tea", b"%.2f" % (tea + 0.1))
+            tea = tx.get("tea")
+            tx.put("tea", b"%.2f" % (float(tea.value) + 0.1))
 
     Reads show one moment of the bucket: that of the first read, and what the transaction itself writes. Nothing is
     stored before the end of the block. One verb at a time.
