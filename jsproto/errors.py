@@ -2,8 +2,8 @@
 
 ``LocalProtocolError``: the caller's mistake, raised at the call with nothing written and no state changed.
 ``RemoteProtocolError``: the peer broke the protocol. ``APIError``: a valid "no" of the server, with a subclass for
-every code it is known to send (``jsproto.api_errors``). An unknown code stays ``APIError``. ``StatusError``: a "no" in
-a status line. Receiving never raises any of them: they come in tickets, in events, or as why something ended.
+each known code (``jsproto.api_errors``). An unknown code stays ``APIError``. ``StatusError``: a "no" in a status line.
+Receiving never raises any of them: they come in tickets, in events, or as why something ended.
 
 Names are those that NATS users in Python know from nats-py, where it has one.
 """
@@ -31,7 +31,7 @@ def _restore(kind: type[Error], args: tuple[object, ...]) -> Error:
 
 
 class Error(Exception):
-    """The root of every error that this library raises. Errors can be pickled and copied."""
+    """The root of every error of this library. Errors can be pickled and copied."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.args), self.__dict__
@@ -49,7 +49,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class WrongTypeError(LocalProtocolError, TypeError):
-    """A value of a type that cannot be, such as a text for a payload, or a keyword that a verb does not have."""
+    """A value of a wrong type, such as a text for a payload, or a keyword that a verb does not have."""
 
 
 class BadSubjectError(LocalProtocolError):
@@ -658,7 +658,7 @@ class SnapshotError(Error):
         self.up_to_seq = up_to_seq
 
 
-# -- subscribing to consumers ------------------------------------------------------------------------------------------
+# -- buckets, then consumers -------------------------------------------------------------------------------------------
 
 
 class BucketError(Error):
@@ -734,8 +734,8 @@ class KeyExistsError(KeyWrongLastSequenceError):
 class TransactionConflictError(BucketError):
     """A key was changed by others while a transaction was at work. Nothing of it is stored.
 
-    ``keys``: which keys, as far as that could be found out. Perhaps none. ``revision``: the present one of the first
-    key that the server has checked in vain, None where it does not tell.
+    ``keys``: which keys, as far as is known. ``revision``: the present one of the first key that the server has checked
+    in vain, None where it does not tell.
     """
 
     def __init__(self, bucket: str, keys: Sequence[str] = (), revision: int | None = None, note: str = "") -> None:
@@ -754,9 +754,7 @@ class TransactionUnknownError(BucketError):
     """
 
     def __init__(self, bucket: str, applied: Literal[True] | None = None) -> None:
-        known = (
-            "the transaction is stored, under revisions that are unknown: others have written each of its keys since"
-        )
+        known = "the transaction is stored, under unknown revisions: others have written each of its keys since"
         super().__init__(bucket, known if applied else "whether the transaction is stored is unknown: look at its keys")
         self.applied = applied
 
@@ -764,7 +762,7 @@ class TransactionUnknownError(BucketError):
 class ValueTooLargeError(BucketError):
     """A value has ``size`` bytes with its headers, more than the bucket's ``max_value_size``. Nothing was stored.
 
-    ``key``: its name, that of a lock, too. ``limit``: bytes, None where the server does not tell.
+    ``key``: its name, or a lock's. ``limit``: bytes, None where the server does not tell.
     """
 
     def __init__(self, bucket: str, key: str, size: int, limit: int | None) -> None:
@@ -779,7 +777,7 @@ class ValueTooLargeError(BucketError):
 
 
 class DirectReadsDisabledError(BucketError, NoRespondersError):
-    """The bucket allows no Direct Get, which reads of several keys need. ``subject`` is where it was asked for."""
+    """The bucket allows no Direct Get, which reads of several keys need. ``subject``: where it was asked for."""
 
     def __init__(self, bucket: str, subject: str) -> None:
         text = f"it allows no Direct Get: switch it on with update_bucket({bucket!r}, direct=True)"
@@ -803,10 +801,8 @@ class TransactionsDisabledError(BucketError):
     """The bucket allows no transaction over several keys. Nothing of it is stored."""
 
     def __init__(self, bucket: str) -> None:
-        super().__init__(
-            bucket,
-            f"it allows no transactions over several keys: switch them on with update_bucket({bucket!r}, atomic=True)",
-        )
+        text = "it allows no transactions over several keys: switch them on with update_bucket"
+        super().__init__(bucket, f"{text}({bucket!r}, atomic=True)")
 
 
 class LockLostError(BucketError):
@@ -854,7 +850,7 @@ class ObjectNotFoundError(ObjectError):
 class ObjectChangedError(ObjectError):
     """An object was replaced, or deleted, meanwhile. Or it is another one than expected.
 
-    ``expected`` and ``found`` are the puts that stored the two (``nuid``), and ``found`` is empty where there is none.
+    ``expected`` and ``found``: the puts of the two (``nuid``). ``found`` is empty where there is none.
     ``revision`` is that of the present description, 0 without one.
     """
 
@@ -874,7 +870,7 @@ class ObjectExistsError(ObjectChangedError):
 
 
 class ObjectDamagedError(ObjectError):
-    """What is stored of an object is not what was put. The text says what is missing, doubled or altered."""
+    """What is stored of an object is not what was put: it is missing, doubled or altered."""
 
 
 class DigestMismatchError(ObjectDamagedError):
@@ -897,7 +893,7 @@ class ObjectLinkError(ObjectError):
 class ObjectChunksLeftError(ObjectError):
     """An object was not put, and chunks of it are left, or may be. The cause (``__cause__``) says why.
 
-    ``nuid`` names the put, and ``chunks`` is how many are left, None if that is unknown. ``gc()`` removes them.
+    ``nuid`` names the put. ``chunks``: how many are left, None if that is unknown. ``gc()`` removes them.
     """
 
     def __init__(self, bucket: str, name: str, nuid: str, chunks: int | None, why: str) -> None:
@@ -920,7 +916,7 @@ class ObjectStoreFullError(ObjectError):
 
 
 class ObjectStoreSealedError(BucketError):
-    """The bucket is sealed: nothing in it can change any more."""
+    """The bucket is sealed: nothing in it can change."""
 
     def __init__(self, bucket: str) -> None:
         super().__init__(bucket, "it is sealed")
