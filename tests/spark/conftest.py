@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark_jetstream import JetStreamDataSource
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTHONPATH = os.pathsep.join(map(str, (Path(__file__).resolve().parent / "path", ROOT, ROOT / "transports")))
+"""Of Spark's Python processes. See ``path/sitecustomize.py``."""
 Made = Callable[..., str]
 
 
@@ -63,7 +65,7 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "transports")]))
+        patch.setenv("PYTHONPATH", PYTHONPATH)
         session = (
             SparkSession.builder.master("local[2, 2]")
             .appName("jsproto tests")
@@ -85,7 +87,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def short_elections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process a second answer about a position comes soon. Spark's own processes wait as long as they do."""
+    """In this process a second answer about a position comes soon."""
     monkeypatch.setattr(position, "ELECTION", 0.02)
 
 

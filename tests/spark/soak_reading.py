@@ -50,7 +50,7 @@ class Reading:
             self.violations.append(f"micro-batch {number}: {tuple(found)} after {self.rows:,} rows")
         self.rows += rows
         pids = sorted(process.pid for process in descendants(self._jvm, processes()))
-        each = [peak([pid]) for pid in pids]
+        each = sorted((peak([pid]) for pid in pids), reverse=True)
         forget_peak(pids)
         self.peaks.append(max(each, default=0.0))
         seconds = monotonic() - self._begun
@@ -81,7 +81,8 @@ def run(minutes: float, rows: int, size: int) -> Reading:
         js.create_stream(
             STREAM, subjects=["growing.*"], allow_direct=True, allow_batched=True, max_msgs=2 * AHEAD * rows
         )
-        spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         register(spark)
         jvm: Any = spark._jvm
@@ -101,7 +102,8 @@ def run(minutes: float, rows: int, size: int) -> Reading:
         publisher = Thread(target=publish)
         publisher.start()
         options = {"servers": server.url, "stream": STREAM, "startingOffsets": "earliest", "minPartitions": "2"}
-        limits = {"maxOffsetsPerTrigger": str(rows), "maxRecordsPerPartition": str(rows)}
+        names = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxRecordsPerPartition")
+        limits = dict.fromkeys(names, str(rows))
         try:
             read = spark.readStream.format("jetstream").options(**options, **limits).load()
             query = read.writeStream.foreachBatch(reading.take).start()

@@ -24,7 +24,7 @@ from jsproto_io.cli.records import open_source
 from jsproto_io.sync import connect
 from pyspark_jetstream.pipelines.jobs import audit, export, ingest, mirror, replay
 from tests.marks import promise
-from tests.spark.conftest import ROOT, Made, fill
+from tests.spark.conftest import PYTHONPATH, ROOT, Made, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -408,7 +408,7 @@ def test_by_spark_submit(server: NatsServer, js: JetStream, stream: Made, tmp_pa
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     program = ROOT / "transports" / "pyspark_jetstream" / "pipelines" / "ingest.py"
     env = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
-    env |= {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")]), "SPARK_LOCAL_IP": "127.0.0.1"}
+    env |= {"PYTHONPATH": PYTHONPATH, "SPARK_LOCAL_IP": "127.0.0.1"}
     env |= {"PYSPARK_DRIVER_PYTHON": sys.executable}
     master: list[str | Path] = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     master += ["--conf", "spark.sql.codegen.wholeStage=false"]

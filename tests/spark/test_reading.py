@@ -159,6 +159,19 @@ def test_what_a_stream_does_not_permit(stream: Made, load: Any) -> None:
             load(name, schema).collect()
 
 
+def test_payloads_that_are_no_json(js: JetStream, stream: Made, load: Any) -> None:
+    """As the README reads them."""
+    name = stream()
+    for payload in (b'{"id": 1, "price": 0.5}', b"no"):
+        js.publish(f"{name}.x", payload)
+    schema = "id BIGINT, price DOUBLE, _corrupt_record STRING"
+    rows = load(name, minPartitions="1").selectExpr(f"from_json(cast(data AS string), '{schema}') row", "data")
+    assert [(*row.row, bytes(row.data)) for row in rows.collect()] == [
+        (1, 0.5, None, b'{"id": 1, "price": 0.5}'),
+        (None, None, "no", b"no"),
+    ]
+
+
 def test_sql(spark: SparkSession, server: NatsServer, stream: Made) -> None:
     name = stream(10)
     view = f"CREATE TEMPORARY VIEW events USING jetstream OPTIONS (stream '{name}', servers '{server.url}')"
