@@ -65,7 +65,7 @@ def test_a_bucket_that_is_there_is_found_or_refused(place: Place, js: JetStream,
     same = ("kv", verb, bucket.name, "--history", "5", "--storage", "memory")
     (data,) = place.ok(*same, "--json").objects
     assert data["config"]["name"] == bucket.stream
-    assert "exists with another configuration" in place.fails(1, *same[:3], "--storage", "memory")
+    assert f"jsproto kv edit {bucket.name} changes it" in place.fails(1, *same[:3], "--storage", "memory")
 
 
 def test_a_bucket_copies_others(place: Place, js: JetStream, bucket: Bucket) -> None:
@@ -337,7 +337,7 @@ def test_the_question_says_what_is_lost(place: Place, bucket: Bucket, arguments:
         (["add", "B", "--history", "65"], "history is a whole number from 1 to 64, not 65"),
         (["add", "B", "--ttl", "5"], "--ttl: not a duration: '5'"),
         (["add", "B", "--marker-ttl", "500ms"], "marker_ttl must be 1 second to 292 years"),
-        (["add", "B", "--max-bytes", "much"], "--max-bucket-size: not a size: 'much'"),
+        (["add", "B", "--max-bytes", "much"], "--max-bucket-size, --max-bytes: not a size: 'much'"),
         (["add", "B", "--max-value-size", "much"], "--max-value-size: not a size: 'much'"),
         (["add", "B", "--storage", "paper"], "storage"),
         (["add", "B", "--mirror-domain", "hub"], "--mirror-domain needs --mirror"),
@@ -352,7 +352,10 @@ def test_the_question_says_what_is_lost(place: Place, bucket: Bucket, arguments:
         (["purge", "B", "k", "--ttl", "soon"], "--ttl: not a duration: 'soon'"),
         (["update", "B", "k", "v"], "since which revision? Give VALUE REVISION, or --revision N"),
         (["update", "B", "k", "v", "1", "--revision", "1"], "since which revision?"),
-        (["update", "B", "k", "v", "x"], "REVISION"),
+        (
+            ["update", "B", "k", "v", "x"],
+            "Invalid value for 'REVISION': it should be a valid integer: see jsproto kv update",
+        ),
         (["del", "B", "--revision", "4", "--force"], "--revision is for a KEY"),
         (["get", "B", "k", "--raw", "--json"], "--raw or --json, not both"),
         (["watch", "B", "--null"], "--null needs --raw"),

@@ -257,7 +257,11 @@ def test_the_question_says_what_is_lost(place: Place, bucket: ObjectStore, argum
     [
         (["add", "a b"], "a b"),
         (["add", "B", "--ttl", "5"], "--ttl: not a duration: '5'"),
-        (["add", "B", "--max-bytes", "much"], "--max-bucket-size: not a size: 'much'"),
+        (["add", "B", "--max-bytes", "much"], "--max-bucket-size, --max-bytes: not a size: 'much'"),
+        (
+            ["add", "B", "--replicas", "many"],
+            "Invalid value for '--replicas': it should be a valid integer: see jsproto",
+        ),
         (["add", "B", "--storage", "paper"], "storage"),
         (["edit", "B"], "nothing to change"),
         (["gc", "B", "--older-than", "1", "--force"], "--older-than: not a duration"),
@@ -283,6 +287,32 @@ def test_what_is_wrong_is_one_line(memory: Place, arguments: list[str], why: str
 def test_a_bucket_that_is_not_there_is_one_line(place: Place, arguments: list[str]) -> None:
     name = unique("O")
     assert name in place.fails(1, "object", *(name if each == "B" else each for each in arguments))
+
+
+def test_a_bucket_with_another_configuration_names_the_command_that_changes_it(
+    place: Place, bucket: ObjectStore
+) -> None:
+    why = place.fails(1, "object", "add", bucket.name, "--ttl", "1h")
+    assert why == (
+        f"bucket {bucket.name} is there with another configuration: jsproto object edit {bucket.name} changes it"
+    )
+
+
+def test_a_file_in_no_folder_is_named_as_it_was_given(place: Place, bucket: ObjectStore, tmp_path: Path) -> None:
+    path = tmp_path / "no" / "file"
+    assert (
+        place.fails(1, "object", "get", bucket.name, "large", "-O", str(path)) == f"{path}: No such file or directory"
+    )
+    with pytest.raises(FileNotFoundError) as found:
+        bucket.get_file("large", path)
+    assert found.value.filename == str(path)
+
+
+def test_an_object_is_renamed(place: Place, bucket: ObjectStore) -> None:
+    assert place.ok("object", "rename", bucket.name, "large", "vast").out == "object large is now vast\n"
+    assert bucket.info("vast").size == 384_000
+    assert "'large': it does not exist" in place.fails(1, "object", "rename", bucket.name, "large", "vast")
+    assert "'vast': it exists" in place.fails(1, "object", "rename", bucket.name, "dir/small", "vast")
 
 
 def test_nothing_is_read_from_a_terminal(memory: Place) -> None:

@@ -106,7 +106,10 @@ class FileSink:
         """``name``: a part of a file's name that nobody else uses."""
         self._path = os.fspath(path)
         self._beside = f"{self._path}.{name}.part"
-        self._file: IO[bytes] = open(self._beside, "xb")  # noqa: SIM115 (closed by ``keep`` or ``drop``)
+        try:
+            self._file: IO[bytes] = open(self._beside, "xb")  # noqa: SIM115 (closed by ``keep`` or ``drop``)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from None
 
     def begin(self) -> None:
         """What was written is of no use."""

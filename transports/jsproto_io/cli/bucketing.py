@@ -7,15 +7,19 @@ Not here: what a bucket is like (``jsproto.grammar.bucket_config``, ``object_sto
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jsproto.errors import BucketExistsError
 from jsproto_io.cli import values
 from jsproto_io.cli.common import adding
 from jsproto_io.cli.configuring import Flag, Metadata, Number, Text
 from jsproto_io.cli.records import BadUsage
+from jsproto_io.cli.terminal import Failure
 
 if TYPE_CHECKING:
     from jsproto.grammar.config import StreamSource
@@ -56,13 +60,24 @@ class Shared:
         if self.ttl is not None:
             found["ttl"] = values.duration(self.ttl, "--ttl")
         if self.max_bucket_size is not None:
-            found["max_bytes"] = _limit(self.max_bucket_size, "--max-bucket-size")
+            found["max_bytes"] = _limit(self.max_bucket_size, "--max-bucket-size, --max-bytes")
         if self.cluster is not None or self.tags:
             where = {"cluster": self.cluster, "tags": self.tags or None}
             found["placement"] = {name: value for name, value in where.items() if value is not None}
         if self.metadata:
             found["metadata"] = values.metadata(self.metadata)
         return found
+
+
+@contextmanager
+def as_configured(group: str, bucket: str) -> Iterator[None]:
+    """A bucket that is there with another configuration is a Failure, which names the command that changes it."""
+    try:
+        yield
+    except BucketExistsError:
+        raise Failure(
+            f"bucket {bucket} is there with another configuration: jsproto {group} edit {bucket} changes it"
+        ) from None
 
 
 def _limit(text: str, option: str) -> int | None:

@@ -108,7 +108,9 @@ def complain(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    text = error.format_message().rstrip(".")
+    text = (
+        error.format_message().partition(", unable to parse")[0].replace("Input should be", "it should be").rstrip(".")
+    )
     Screen().complain(one_line(f"{text}: see {command_path(error)} --help"))
 
 

@@ -18,7 +18,7 @@ import typer
 from jsproto.api_errors import MessageTTLDisabledError
 from jsproto.errors import KeyDeletedError
 from jsproto_io.cli import values
-from jsproto_io.cli.bucketing import BucketConfiguration, mirrored, with_bucket
+from jsproto_io.cli.bucketing import BucketConfiguration, as_configured, mirrored, with_bucket
 from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.commands.sub import Count, Null, Raw, check_raw
 from jsproto_io.cli.common import Common, with_common
@@ -77,7 +77,7 @@ def add(
         options = configuration.options() | mirrored(mirror, mirror_domain)
         if storage is not None:
             options["storage"] = storage
-        with common.connected("kv add") as (_, js):
+        with common.connected("kv add") as (_, js), as_configured("kv", bucket):
             status = js.create_bucket(bucket, **options).status()
         if common.as_json:
             screen.dump(status.info.to_json())

@@ -23,7 +23,7 @@ import typer
 from jsproto.grammar.object_info import ObjectInfo
 from jsproto.grammar.times import format_timestamp
 from jsproto_io.cli import values
-from jsproto_io.cli.bucketing import ObjectStoreConfiguration, with_object_store
+from jsproto_io.cli.bucketing import ObjectStoreConfiguration, as_configured, with_object_store
 from jsproto_io.cli.commands.pub import Header
 from jsproto_io.cli.commands.streams import Force, done
 from jsproto_io.cli.commands.sub import Count
@@ -74,7 +74,7 @@ def add(
         options = configuration.options()
         if storage is not None:
             options["storage"] = storage
-        with common.connected("object add") as (_, js):
+        with common.connected("object add") as (_, js), as_configured("object", bucket):
             status = js.create_object_store(bucket, **options).status()
         if common.as_json:
             screen.dump(status.info.to_json())
@@ -326,6 +326,21 @@ def delete(
                 screen.confirm(f"Delete bucket {bucket} with {held}?")
             js.delete_object_store(bucket)
             done(common, {"bucket": bucket}, f"bucket {bucket} deleted")
+
+
+@app.command("rename", epilog="Example: jsproto object rename FILES draft.pdf reports/2026.pdf")
+@with_common
+def rename(
+    common: Common,
+    bucket: Bucket,
+    name: Name,
+    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+) -> None:
+    """Give an object another name. Links to it break."""
+    screen = common.screen()
+    with running(screen), common.connected("object rename") as (_, js):
+        info = js.object_store(bucket).rename(name, new)
+        done(common, object_json(info), f"object {name} is now {new}")
 
 
 @app.command("link", epilog="Example: jsproto object link FILES latest reports/2026.pdf")
