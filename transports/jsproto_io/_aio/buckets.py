@@ -14,7 +14,6 @@ from jsproto.client.bucket.bucket_options import KeyOptions, NewBucketOptions, W
 from jsproto.client.bucket.bucket_session import open_session
 from jsproto.client.bucket.bucket_snapshot import BucketSnapshot
 from jsproto.client.bucket.listing import OLD_MARKER
-from jsproto.client.bucket.watch import Watch
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.single import ReadLevel
 from jsproto.errors import TimeoutError
@@ -25,12 +24,10 @@ from jsproto.grammar.session_token import SessionToken
 from jsproto.grammar.times import seconds
 from jsproto.ticket import Ticket
 from jsproto_io._aio.bucket_keys import BucketSession, KeyVerbs
-from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.coordination import Election, Lock
-from jsproto_io._aio.engine import ends
-from jsproto_io._aio.taking import Iterates
 from jsproto_io._aio.transactions import HasTransactions
-from jsproto_io._state.buckets import BucketBase, KeyWatcherBase
+from jsproto_io._aio.watching import Watcher
+from jsproto_io._state.buckets import BucketBase
 from jsproto_io._state.common import Timeout
 
 if TYPE_CHECKING:
@@ -304,7 +301,7 @@ class Bucket(KeyVerbs, HasTransactions, BucketBase):
             raise
 
 
-class KeyWatcher(KeyWatcherBase, Iterates[KeyValueEntry | None], Managed):
+class KeyWatcher(Watcher[KeyValueEntry]):
     """The entries of a bucket as they change. Made by ``Bucket.watch()``.
 
     Example:
@@ -327,34 +324,3 @@ class KeyWatcher(KeyWatcherBase, Iterates[KeyValueEntry | None], Managed):
         ConnectionLostError: the connection has failed.
         BucketNotFoundError: the bucket was deleted, which three missed heartbeats show.
     """
-
-    _connection: Connection
-
-    def __init__(self, core: Watch, connection: Connection) -> None:
-        super().__init__(core)
-        self._connection = connection
-
-    async def _leave_block(self, error: BaseException | None) -> None:
-        await self.stop()
-
-    async def next_update(self, *, timeout: Timeout | None = None) -> KeyValueEntry | None:
-        """Wait for the next entry and take it. None: the present entries end here.
-
-        Args:
-            timeout: seconds, or a timedelta. None: for ever.
-
-        Raises:
-            TimeoutError: nothing came in time.
-            ConnectionClosedError: the watcher was stopped, and its last entry was taken.
-        """
-        try:
-            return self._taken.popleft()
-        except IndexError:
-            return await self._next(seconds(timeout))
-
-    @ends
-    async def stop(self) -> None:
-        """End the watch. What was received can still be taken. No effect the second time."""
-        self._stopped = True
-        self._connection._takers.pop(self, None)
-        self._connection._release(self._core.unsubscribe)

@@ -16,7 +16,6 @@ from jsproto.client.objects.listing import GRACE
 from jsproto.client.objects.object_options import GetOptions, MetaOptions, ObjectWatchOptions, PutOptions
 from jsproto.client.objects.object_store import ObjectStore as CoreObjectStore
 from jsproto.client.objects.put import Put
-from jsproto.client.objects.watching import ObjectWatch
 from jsproto.client.read.single import ReadLevel
 from jsproto.errors import ObjectChangedError, ObjectChunksLeftError, TimeoutError
 from jsproto.grammar.object_info import ObjectInfo
@@ -27,7 +26,7 @@ from jsproto.ticket import Ticket
 from jsproto_io._blocking.asking import Asks
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.engine import ends
-from jsproto_io._blocking.taking import Iterates
+from jsproto_io._blocking.watching import Watcher
 from jsproto_io._state.common import Timeout
 from jsproto_io._state.keywords import time_of_day
 from jsproto_io._state.objects import (
@@ -38,7 +37,6 @@ from jsproto_io._state.objects import (
     MemorySink,
     ObjectReaderBase,
     ObjectStoreBase,
-    ObjectWatcherBase,
     Progress,
     SupportsRead,
     pieces_of,
@@ -583,7 +581,7 @@ class ObjectReader(ObjectReaderBase, Managed):
         self._connection._release(self._core.close)
 
 
-class ObjectWatcher(ObjectWatcherBase, Iterates[ObjectInfo | None], Managed):
+class ObjectWatcher(Watcher[ObjectInfo]):
     """The descriptions of a bucket as they change. Made by ``ObjectStore.watch()``.
 
     Iterate over it: it gives descriptions, and None once, where the present ones end. It goes on over lost links and
@@ -591,34 +589,3 @@ class ObjectWatcher(ObjectWatcherBase, Iterates[ObjectInfo | None], Managed):
 
     A slow reader sees the newest description of an object only. So does one whose link was lost.
     """
-
-    _connection: Connection
-
-    def __init__(self, core: ObjectWatch, connection: Connection) -> None:
-        super().__init__(core)
-        self._connection = connection
-
-    def _leave_block(self, error: BaseException | None) -> None:
-        self.stop()
-
-    def next_update(self, *, timeout: Timeout | None = None) -> ObjectInfo | None:
-        """Wait for the next description and take it. None: the present ones end here.
-
-        Args:
-            timeout: seconds, or a timedelta. None: for ever.
-
-        Raises:
-            TimeoutError: nothing came in time.
-            ConnectionClosedError: the watcher was stopped, and its last description was taken.
-        """
-        try:
-            return self._taken.popleft()
-        except IndexError:
-            return self._next(seconds(timeout))
-
-    @ends
-    def stop(self) -> None:
-        """End the watch. What was received can still be taken. No effect the second time."""
-        self._stopped = True
-        self._connection._takers.pop(self, None)
-        self._connection._release(self._core.unsubscribe)

@@ -15,12 +15,11 @@ from typing import IO, Any, Final, Protocol, TypeAlias
 
 from jsproto.client.objects.get import Get
 from jsproto.client.objects.object_store import ObjectStore
-from jsproto.client.objects.watching import ObjectWatch
-from jsproto.errors import Error, WrongTypeError
+from jsproto.errors import WrongTypeError
 from jsproto.grammar.object_info import ObjectInfo
 from jsproto.grammar.object_store_config import ObjectStoreConfig
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_POP, ended, waiting, warn_unclosed
+from jsproto_io._state.common import warn_unclosed
 from jsproto_io._state.shared import ConnectionBase
 
 AT_ONCE: Final = 1024 * 1024
@@ -194,42 +193,3 @@ class ObjectReaderBase:
     def received(self) -> int:
         """How many bytes were received so far."""
         return self._core.received
-
-
-class ObjectWatcherBase:
-    """The state of a watcher."""
-
-    _connection: ConnectionBase
-    _stopped = False
-    _ends_later = False  # a finalizer has begun to end it, while it is dropped
-
-    def __init__(self, core: ObjectWatch) -> None:
-        self._core = core
-        self._taken: deque[ObjectInfo | None] = deque()
-
-    def __repr__(self) -> str:
-        core = self._core
-        return f"<ObjectWatcher of bucket {core.bucket}: {waiting(self.pending)}{ended(core.error)}>"
-
-    def __del__(self) -> None:
-        # A dropped watcher would fill its buffer for ever. See BatchReaderBase.
-        if self._ends_later:
-            return
-        if self._core.error is None and not self._stopped:
-            warn_unclosed(f"watcher of bucket {self._core.bucket!r}", self)
-        self._connection._pending_closes.append(self._core.unsubscribe)
-
-    def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take what was received. Without anything, a ticket to wait for."""
-        self._taken.extend(self._core.pop_many(MAX_POP, now))
-        return None if self._taken else self._core.readable()
-
-    @property
-    def pending(self) -> int:
-        """How many descriptions were received and not yet taken."""
-        return self._core.pending_msgs + len(self._taken)
-
-    @property
-    def error(self) -> Error | None:
-        """Why the watcher ended. None: it lives."""
-        return self._core.error

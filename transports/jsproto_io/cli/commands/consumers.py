@@ -14,12 +14,12 @@ import typer
 
 from jsproto.grammar.sourcing_consumer import check_sourcing
 from jsproto_io.cli import values
-from jsproto_io.cli.commands.streams import Force, done
+from jsproto_io.cli.commands.streams import Force, changed, done
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.consumer_options import ConsumerConfiguration, with_consumer
 from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
-from jsproto_io.cli.tables import config_changes, consumer_list, consumer_table, kind_of
+from jsproto_io.cli.tables import consumer_list, consumer_table, kind_of
 from jsproto_io.cli.terminal import check_somebody_can_be_asked, one_line, running
 
 if TYPE_CHECKING:
@@ -98,14 +98,7 @@ def edit(common: Common, configuration: ConsumerConfiguration, stream: Stream, c
         with common.connected("consumer edit") as (_, js):
             before = js.consumer_info(stream, consumer).config
             after = js.update_consumer(stream, consumer, **changes)
-        if common.as_json:
-            screen.dump(after.to_json())
-            return
-        lines = config_changes(before, after.config)
-        name = f"consumer {consumer} of stream {stream}"
-        screen.say(name + (" changed" if lines else " has that configuration already"))
-        for line in lines:
-            screen.say(line)
+        changed(common, f"consumer {consumer} of stream {stream}", before, after.config, after)
 
 
 @app.command("rm", epilog="Example: jsproto consumer rm ORDERS billing --force")

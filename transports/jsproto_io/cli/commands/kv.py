@@ -19,7 +19,7 @@ from jsproto.api_errors import MessageTTLDisabledError
 from jsproto.errors import KeyDeletedError
 from jsproto_io.cli import values
 from jsproto_io.cli.bucketing import BucketConfiguration, as_configured, mirrored, with_bucket
-from jsproto_io.cli.commands.streams import Force, done
+from jsproto_io.cli.commands.streams import Force, changed, done
 from jsproto_io.cli.commands.sub import Count, Null, Raw, check_raw
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.connecting import LinkNotes
@@ -27,7 +27,7 @@ from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.keyvalues import EntryPrinter, entry_json
 from jsproto_io.cli.messages import raw_end
 from jsproto_io.cli.records import BadUsage
-from jsproto_io.cli.tables import bucket_list, bucket_table, config_changes, key_history, key_list
+from jsproto_io.cli.tables import bucket_list, bucket_table, key_history, key_list
 from jsproto_io.cli.terminal import Failure, Screen, check_somebody_can_be_asked, running
 
 if TYPE_CHECKING:
@@ -105,13 +105,7 @@ def edit(
         with common.connected("kv edit") as (_, js):
             before = js.bucket(bucket).config
             after = js.update_bucket(bucket, **options)
-        if common.as_json:
-            screen.dump(after.info.to_json())
-            return
-        lines = config_changes(before, after.config)
-        screen.say(f"bucket {bucket}" + (" changed" if lines else " has that configuration already"))
-        for line in lines:
-            screen.say(line)
+        changed(common, f"bucket {bucket}", before, after.config, after.info)
 
 
 @app.command("info", epilog="Example: jsproto kv info PRICES --json")

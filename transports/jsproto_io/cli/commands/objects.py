@@ -25,7 +25,7 @@ from jsproto.grammar.times import format_timestamp
 from jsproto_io.cli import values
 from jsproto_io.cli.bucketing import ObjectStoreConfiguration, as_configured, with_object_store
 from jsproto_io.cli.commands.pub import Header
-from jsproto_io.cli.commands.streams import Force, done
+from jsproto_io.cli.commands.streams import Force, changed, done
 from jsproto_io.cli.commands.sub import Count
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.configuring import Metadata
@@ -33,7 +33,6 @@ from jsproto_io.cli.connecting import LinkNotes
 from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.cli.tables import (
-    config_changes,
     object_list,
     object_store_list,
     object_store_table,
@@ -95,13 +94,7 @@ def edit(common: Common, configuration: ObjectStoreConfiguration, bucket: Bucket
         with common.connected("object edit") as (_, js):
             before = js.object_store(bucket).config
             after = js.update_object_store(bucket, **options)
-        if common.as_json:
-            screen.dump(after.info.to_json())
-            return
-        lines = config_changes(before, after.config)
-        screen.say(f"bucket {bucket}" + (" changed" if lines else " has that configuration already"))
-        for line in lines:
-            screen.say(line)
+        changed(common, f"bucket {bucket}", before, after.config, after.info)
 
 
 @app.command("seal", epilog="Example: jsproto object seal FILES --force")

@@ -16,12 +16,14 @@ from typing import Annotated, Any
 import typer
 
 from jsproto.grammar.api import ApiSubjects
+from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.consumer import ConsumerInfo
 from jsproto_io.cli import values
 from jsproto_io.cli.common import Common, with_common
 from jsproto_io.cli.configuring import Configuration, with_configuration
 from jsproto_io.cli.groups import CommandGroup
 from jsproto_io.cli.records import BadUsage
-from jsproto_io.cli.tables import config_changes, stream_list, stream_table, subject_list
+from jsproto_io.cli.tables import Config, config_changes, stream_list, stream_table, subject_list
 from jsproto_io.cli.terminal import Failure, bytes_shown, check_somebody_can_be_asked, running
 from jsproto_io.cli.values import counted
 
@@ -98,13 +100,7 @@ def edit(common: Common, configuration: Configuration, stream: Name) -> None:
         with common.connected("stream edit") as (_, js):
             before = js.stream_info(stream).config
             after = js.update_stream(stream, **changes)
-        if common.as_json:
-            screen.dump(after.to_json())
-            return
-        lines = config_changes(before, after.config)
-        screen.say(f"stream {stream}" + (" changed" if lines else " has that configuration already"))
-        for line in lines:
-            screen.say(line)
+        changed(common, f"stream {stream}", before, after.config, after)
 
 
 @app.command("purge", epilog="Example: jsproto stream purge ORDERS --subject orders.test --keep 10")
@@ -254,6 +250,18 @@ def rm(common: Common, stream: Name, force: Force = False) -> None:
                 screen.confirm(f"Delete stream {stream} with {held}?")
             js.delete_stream(stream)
         done(common, {"stream": stream}, f"stream {stream} deleted")
+
+
+def changed(common: Common, what: str, before: Config, after: Config, info: StreamInfo | ConsumerInfo) -> None:
+    """Say how ``what`` was changed. ``info``: all about it, for a program."""
+    screen = common.screen()
+    if common.as_json:
+        screen.dump(info.to_json())
+        return
+    lines = config_changes(before, after)
+    screen.say(what + (" changed" if lines else " has that configuration already"))
+    for line in lines:
+        screen.say(line)
 
 
 def done(common: Common, data: dict[str, Any], line: str) -> None:
