@@ -37,17 +37,8 @@ class Attempts:
     """
 
     __slots__ = (
-        "_bucket",
-        "_chance",
-        "_isolation",
-        "_js",
-        "_least",
-        "_passed",
-        "_timeout",
-        "_transaction",
-        "_tries",
-        "tried",
-    )
+        "_bucket", "_chance", "_isolation", "_js", "_least", "_passed", "_timeout", "_transaction", "_tries", "tried",
+    )  # fmt: skip
 
     def __init__(
         self,
