@@ -1,11 +1,11 @@
 """Key-value buckets: small values, each under a key of its own, by every client.
 
 A bucket is a stream that keeps one message for each subject. What its users do is measured: put many values, get one
-value after the other, take the state of the whole bucket, watch it from its present state on.
+value after the other, take the state of the whole bucket, watch it from its present state on. And the verbs of a bucket
+of this library: put, get and update of a key, and transactions over ten keys that were not read.
 
 Rules: the bucket is as wide as the run, so no cache of subjects helps. A client has its own calls for buckets, or the
 calls for streams that those are made of.
-Not here: updates of a key that are checked against its last value. They are publishes with a header.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any, Final
 from tests.bench.ours import Connect
 from tests.bench.peers import connect_extra, count
 from tests.bench.raw import Wire, ask, read_page
-from tests.bench.task import WINDOW, Run, Task
+from tests.bench.task import BUCKET, WINDOW, Run, Task
 
 SUBJECTS: Final = 1_024  # for which a server answers at once
+TOGETHER: Final = 10  # keys of a transaction
 
 
 # -- this library ------------------------------------------------------------------------------------------------------
@@ -74,6 +75,48 @@ def sync_watch(task: Task) -> None:
                     count(message, run)
                     if run.received == run.count:
                         break
+
+
+def sync_update(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        for run in task.runs():
+            bucket = nc.jetstream().bucket(run.stream.removeprefix(BUCKET))
+            for key in run.keys:
+                bucket.put(key, run.payload)
+                bucket.update(key, run.payload, bucket.get(key).revision)
+
+
+def sync_transaction(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        for run in task.runs():
+            bucket = nc.jetstream().bucket(run.stream.removeprefix(BUCKET))
+            for at in range(0, run.count, TOGETHER):
+                with bucket.transaction() as tx:
+                    for key in run.keys[at : at + TOGETHER]:
+                        tx.put(key, run.payload)
+
+
+async def update(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        for run in task.runs():
+            bucket = await nc.jetstream().bucket(run.stream.removeprefix(BUCKET))
+            for key in run.keys:
+                await bucket.put(key, run.payload)
+                await bucket.update(key, run.payload, (await bucket.get(key)).revision)
+
+
+async def transaction(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        for run in task.runs():
+            bucket = await nc.jetstream().bucket(run.stream.removeprefix(BUCKET))
+            for at in range(0, run.count, TOGETHER):
+                async with bucket.transaction() as tx:
+                    for key in run.keys[at : at + TOGETHER]:
+                        await tx.put(key, run.payload)
 
 
 async def put(connect: Connect, task: Task) -> None:

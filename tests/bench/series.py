@@ -146,8 +146,8 @@ def create(js: sync.JetStream, stream: str) -> None:
     """A stream of one subject, or one that is a key-value bucket."""
     subject = subject_of(stream)
     if stream.startswith(BUCKET):
-        js.create_stream(stream, subjects=[f"{subject}.>"], max_msgs_per_subject=1, allow_batched=True,
-                         allow_direct=True)  # fmt: skip
+        js.create_stream(stream, subjects=[f"{subject}.>"], max_msgs_per_subject=1, allow_atomic=True,
+                         allow_batched=True, allow_direct=True)  # fmt: skip
     else:
         js.create_stream(stream, subjects=[subject], allow_atomic=True, allow_batched=True, allow_direct=True)
 

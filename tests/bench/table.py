@@ -369,6 +369,28 @@ JOBS: Final = {
         size=16,
         against=(("kv-watch", "nats-py"),),  # which has no such read
     ),
+    "kv-update": Job(
+        "put each key of a bucket, get it and update it, one after the other",
+        2_000,
+        {
+            "jsproto-sync": keys.sync_update,
+            "jsproto-asyncio": ours.on_asyncio(keys.update),
+            "jsproto-trio": ours.on_trio(keys.update),
+        },
+        keys=True,
+        size=16,
+    ),
+    "kv-transaction": Job(
+        "put the keys of a bucket, ten in a transaction",
+        2_000,
+        {
+            "jsproto-sync": keys.sync_transaction,
+            "jsproto-asyncio": ours.on_asyncio(keys.transaction),
+            "jsproto-trio": ours.on_trio(keys.transaction),
+        },
+        keys=True,
+        size=16,
+    ),
     "kv-watch": Job(
         "watch a bucket from its present state on, up to its last value",
         30_000,

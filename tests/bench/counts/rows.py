@@ -17,7 +17,7 @@ ONE: Final = ("publish", "fetch-one", "kv-get", "core-publish")
 ANSWERS: Final = ("request", "callback")
 """Their callbacks have a thread of their own, on threads."""
 SINGLE: Final = ("fast-ingest-single", "atomic-single", "async-publish-single", "fetch-ack-single")
-KEYS: Final = ("kv-put", "kv-snapshot", "kv-watch")
+KEYS: Final = ("kv-put", "kv-snapshot", "kv-watch", "kv-update", "kv-transaction")
 READING_ALL: Final = ("direct-get-headers", "direct-get-fields")
 SYNC_ALONE: Final = ("fast-ingest-headers", *READING_ALL)
 ON_LOOPS: Final = (*ANSWERS, "consume", "consume-keys", "ordered-push-callback", "shared-publish")
@@ -33,7 +33,7 @@ ROWS: Final[tuple[Row, ...]] = (
 MESSAGES: Final = 1_000
 FEWER: Final = {
     **dict.fromkeys((*SINGLE, *READING_ALL, "consume", "consume-keys", "kv-snapshot", "kv-watch"), 250),
-    **dict.fromkeys(("publish", "fetch-one", "kv-get", "request", "shared-publish"), 50),
+    **dict.fromkeys(("publish", "fetch-one", "kv-get", "kv-update", "kv-transaction", "request", "shared-publish"), 50),
 }
 """Messages of a job that does much for each of them."""
 
