@@ -56,8 +56,8 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "store.put(",
     ),
     TESTING: (
-        "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
-        "in_process()", "for _ in range(30)",
+        "def test_an_order_is_billed_once", "def test_a_page_is_printed", "def test_no_job_is_lost", 'domain="hub"',
+        "Permissions(", "in_process()", "for _ in range(30)",
     ),
     NATS_PY: ('create_bucket("CONFIG"',),
     WORKERS: (

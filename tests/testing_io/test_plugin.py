@@ -33,6 +33,10 @@ def test_the_tests_of_the_readme_pass_in_memory_and_on_a_real_server(tmp_path: P
     assert "3 passed" in pytest_run(tmp_path, program_with(PLUGIN, "def test_an_order_is_billed_once"))
 
 
+def test_a_worker_of_the_readme_is_tested_beside_it(tmp_path: Path) -> None:
+    assert "1 passed" in pytest_run(tmp_path, program_with(PLUGIN, "def test_a_page_is_printed"))
+
+
 @promise("The test is skipped where there is none")
 @pytest.mark.slow
 def test_without_a_real_server_its_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
