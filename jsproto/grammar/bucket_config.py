@@ -82,10 +82,50 @@ class BucketOptions(TypedDict, total=False):
 
 
 @event
-class BucketConfig:
-    """What a bucket is like. ``stream`` is the configuration of its stream, which has fields beyond those here."""
+class AnyBucketConfig:
+    """What buckets of keys, and of objects, have in common. ``stream`` is the configuration of its stream."""
 
     stream: StreamConfig
+
+    @property
+    def description(self) -> str | None:
+        """A text for people."""
+        return self.stream.description
+
+    @property
+    def ttl(self) -> float | None:
+        """How long a revision, or an object, lives, in seconds. None: for ever."""
+        return self.stream.max_age or None
+
+    @property
+    def max_bytes(self) -> int | None:
+        """Bytes of all that it holds. None: there is no limit."""
+        return limit_of(self.stream.max_bytes)
+
+    @property
+    def storage(self) -> str | None:
+        """Where it is: "file" or "memory"."""
+        return self.stream.storage
+
+    @property
+    def replicas(self) -> int:
+        """How many servers have it."""
+        return self.stream.num_replicas or 1
+
+    @property
+    def compression(self) -> bool:
+        """Whether the server compresses its files."""
+        return self.stream.compression not in (None, "none")
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Names and values for applications."""
+        return self.stream.metadata or {}
+
+
+@event
+class BucketConfig(AnyBucketConfig):
+    """What a bucket is like. ``stream`` is the configuration of its stream, which has fields beyond those here."""
 
     @classmethod
     def of(cls, bucket: str, server: ServerInfo | None = None, /, **options: Unpack[BucketOptions]) -> BucketConfig:
@@ -140,19 +180,9 @@ class BucketConfig:
         return self.stream.name.removeprefix(STREAM_PREFIX)
 
     @property
-    def description(self) -> str | None:
-        """A text for people."""
-        return self.stream.description
-
-    @property
     def history(self) -> int:
         """How many revisions a key keeps."""
         return self.stream.max_msgs_per_subject or 1
-
-    @property
-    def ttl(self) -> float | None:
-        """How long a revision lives, in seconds. None: for ever."""
-        return self.stream.max_age or None
 
     @property
     def marker_ttl(self) -> float | None:
@@ -160,34 +190,9 @@ class BucketConfig:
         return self.stream.subject_delete_marker_ttl or None
 
     @property
-    def max_bytes(self) -> int | None:
-        """Bytes of all revisions together. None: there is no limit."""
-        return limit_of(self.stream.max_bytes)
-
-    @property
     def max_value_size(self) -> int | None:
         """Bytes of a value with its headers. None: there is no limit."""
         return limit_of(self.stream.max_msg_size)
-
-    @property
-    def storage(self) -> str | None:
-        """Where it is: "file" or "memory"."""
-        return self.stream.storage
-
-    @property
-    def replicas(self) -> int:
-        """How many servers have it."""
-        return self.stream.num_replicas or 1
-
-    @property
-    def compression(self) -> bool:
-        """Whether the server compresses its files."""
-        return self.stream.compression not in (None, "none")
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Names and values for applications."""
-        return self.stream.metadata or {}
 
     @property
     def direct(self) -> bool:

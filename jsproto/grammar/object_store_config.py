@@ -14,11 +14,11 @@ from jsproto._event import event
 from jsproto.errors import BadBucketError
 from jsproto.grammar.bucket_config import (
     COMMON,
+    AnyBucketConfig,
     Written,
     changed_fields,
     flag_of,
     is_before,
-    limit_of,
     stream_fields,
 )
 from jsproto.grammar.config import Placement, ServerInfo, Storage, StreamConfig, StreamInfo, StreamOptions
@@ -61,10 +61,8 @@ _OPTIONS: Final[Mapping[str, Written]] = {
 
 
 @event
-class ObjectStoreConfig:
+class ObjectStoreConfig(AnyBucketConfig):
     """What a bucket of objects is like. ``stream`` is the configuration of its stream, which has further fields."""
-
-    stream: StreamConfig
 
     @classmethod
     def of(
@@ -109,41 +107,6 @@ class ObjectStoreConfig:
     def bucket(self) -> str:
         """The name of the bucket."""
         return self.stream.name.removeprefix(STREAM_PREFIX)
-
-    @property
-    def description(self) -> str | None:
-        """A text for people."""
-        return self.stream.description
-
-    @property
-    def ttl(self) -> float | None:
-        """How long an object lives, in seconds. None: for ever."""
-        return self.stream.max_age or None
-
-    @property
-    def max_bytes(self) -> int | None:
-        """Bytes of all objects together. None: there is no limit."""
-        return limit_of(self.stream.max_bytes)
-
-    @property
-    def storage(self) -> str | None:
-        """Where it is: "file" or "memory"."""
-        return self.stream.storage
-
-    @property
-    def replicas(self) -> int:
-        """How many servers have it."""
-        return self.stream.num_replicas or 1
-
-    @property
-    def compression(self) -> bool:
-        """Whether the server compresses its files."""
-        return self.stream.compression not in (None, "none")
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Names and values for applications."""
-        return self.stream.metadata or {}
 
     @property
     def batched(self) -> bool:
