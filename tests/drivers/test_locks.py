@@ -145,6 +145,7 @@ async def test_an_election(server: Any, connect: Connect) -> None:
             token = await first.campaign()
             assert first.is_leader
             await first.renew()
+            await guarded(bucket, first)
             async with connect(server.url) as nc:
                 rival = await nc.jetstream().bucket(bucket.name)
                 second = rival.election("leader", ttl=60, id="b")
@@ -158,6 +159,8 @@ async def test_an_election(server: Any, connect: Connect) -> None:
                     assert second.leader_of(await watcher.next_update()) is None
                     assert not first.is_leader
                     assert await second.campaign() > token
+                    with pytest.raises(LocalProtocolError, match="election 'leader' is not held: win a campaign first"):
+                        await guarded(bucket, first)
                     assert second.leader_of(await watcher.next_update()) == "b"
                 assert shown(second).startswith(f"<Election leader of bucket {bucket.name}: held with token")
                 await second.resign()
