@@ -113,8 +113,9 @@ def test_an_answer_that_does_not_come_ends_it() -> None:
         create.ticket.result()
 
 
-def test_whether_a_bucket_is_there_may_stay_unknown() -> None:
-    """Nobody takes a write, and nobody answers the question about the stream."""
+@pytest.mark.parametrize("answer", [b"", b'{"config":{"name":"KV_B"},"created":"2026-11-20T21:06:13Z","state":{}}'])
+def test_whether_a_bucket_is_there_may_stay_unknown(answer: bytes) -> None:
+    """Nobody takes a write, and nobody answers the question about the stream. Or it is there, without Direct Get."""
     h = Harness()
     config = BucketConfig.of("B")
     bucket = Bucket(JetStream(h.session, retry_attempts=0), space_of(config, "$JS.API"), config)
@@ -122,7 +123,8 @@ def test_whether_a_bucket_is_there_may_stay_unknown() -> None:
     for subject in (b"$KV.B.k", b"$JS.API.STREAM.INFO.KV_B"):
         (pub,) = h.published()
         assert pub.subject == subject
-        h.deliver(pub.reply or b"", b"", b"NATS/1.0 503\r\n\r\n")
+        is_info = subject.endswith(b"KV_B")
+        h.deliver(pub.reply or b"", answer if is_info else b"", None if answer and is_info else b"NATS/1.0 503\r\n\r\n")
     with pytest.raises(NoStreamResponseError):
         ticket.result()
 
