@@ -306,6 +306,9 @@ def test_a_file_in_no_folder_is_named_as_it_was_given(place: Place, bucket: Obje
     with pytest.raises(FileNotFoundError) as found:
         bucket.get_file("large", path)
     assert found.value.filename == str(path)
+    with pytest.raises(IsADirectoryError) as wrong:
+        bucket.get_file("large", tmp_path)
+    assert wrong.value.filename == str(tmp_path)
 
 
 def test_an_object_is_renamed(place: Place, bucket: ObjectStore) -> None:

@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from errno import EISDIR
 from typing import IO, Any, Final, Protocol, TypeAlias
 
 from jsproto.client.objects.get import Get
@@ -80,7 +81,9 @@ def pieces_of(source: object, size: int) -> Iterable[Bytes]:
         return iter(lambda: read(size), b"")
     if isinstance(source, Iterable) and not isinstance(source, str):
         return source
-    raise WrongTypeError(f"an object is put from bytes, a file or an iterable of bytes, not from {source!r:.100}")
+    raise WrongTypeError(
+        f"an object is put from bytes, a file or an iterable of bytes, not from {source!r:.100} (put_file takes a path)"
+    )
 
 
 class MemorySink:
@@ -105,6 +108,8 @@ class FileSink:
         """``name``: a part of a file's name that nobody else uses."""
         self._path = os.fspath(path)
         self._beside = f"{self._path}.{name}.part"
+        if os.path.isdir(self._path):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), self._path)
         try:
             self._file: IO[bytes] = open(self._beside, "xb")  # noqa: SIM115 (closed by ``keep`` or ``drop``)
         except OSError as error:
