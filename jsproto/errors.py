@@ -904,14 +904,11 @@ class ObjectChunksLeftError(ObjectError):
 
 
 class ObjectStoreFullError(ObjectError):
-    """Nothing more of an object fits into its bucket.
-
-    ``max_bytes``: bytes that the bucket takes, as it was bound. None: no limit was known.
-    """
+    """An object does not fit. ``max_bytes``: what the bucket takes, None if that is unknown."""
 
     def __init__(self, bucket: str, name: str, max_bytes: int | None, why: str) -> None:
         limit = "" if max_bytes is None else f" (max_bytes={max_bytes})"
-        super().__init__(bucket, name, f"it does not fit, because the bucket is full{limit}: {why}")
+        super().__init__(bucket, name, f"it does not fit, the bucket is full{limit}: {why}")
         self.max_bytes = max_bytes
 
 
