@@ -88,8 +88,8 @@ def _figures(html: str) -> str:
     """The page of the benchmark, which stands alone, as one of the site."""
     title, body = re.search(r"<h1>(.*?)</h1>(.*)</body>", html, re.DOTALL).groups()  # type: ignore[union-attr]
     body = re.sub(r"<h2>(.*?)</h2>", r"</div>\n\n## \1\n\n<div class='figures'>", body)
-    made = "Made by `python -m tests.bench --html tests/site/figures.html`."
-    return f"# {title}\n\n{made}\n\n<div class='figures'>{body}</div>\n"
+    anew = "To measure anew: `python -m tests.bench --html tests/site/figures.html`."
+    return f"# {title}\n\n{anew}\n\n<div class='figures'>{body}</div>\n"
 
 
 def _navigation() -> Iterator[str]:
