@@ -124,6 +124,8 @@ def _home(path: str) -> str:
     """The module of the reference in which a docstring of ours looks for names."""
     if path.startswith(("jsproto_io._aio", "jsproto_io.asyncio", "jsproto_io.trio")):
         return "jsproto_io.asyncio"
+    if path.startswith(("jsproto.server", "jsproto.testing")):
+        return ".".join(path.split(".")[:2])
     return "jsproto_io.sync" if path.startswith("jsproto_io") else "jsproto"
 
 
@@ -136,7 +138,7 @@ def _linked(text: str, home: str) -> str:
             first, _, member = name.partition(".")
             if first in getattr(place, "__all__", vars(place)):
                 one = getattr(place, first)
-                if not member or getattr(getattr(one, member, None), "__doc__", None):
+                if isinstance(one, type) and (not member or (hasattr(one, member) and getattr(one, member).__doc__)):
                     return f"[`{name}`][{place.__name__}.{name}]"
         return found[0]
 
