@@ -56,7 +56,7 @@ async def test_a_snapshot(server: Any, connect: Connect) -> None:
 async def test_a_snapshot_needs_direct_get(server: Any, connect: Connect) -> None:
     async with new_bucket(server, connect, direct=False) as (bucket, _js):
         await bucket.put("a", b"1")
-        with pytest.raises(NoRespondersError, match="allow_direct=True"):
+        with pytest.raises(NoRespondersError, match="direct=True"):
             await bucket.snapshot()
 
 
