@@ -4,6 +4,7 @@
   bytecode of it, so each process would compile it anew: 0.6 of its 1.2 s of CPU. Of those that read for a query Spark
   waits ten seconds, whatever is configured, and a busy machine would need them.
 * A second answer about a position comes soon, as in the process of the tests.
+* A daemon of Spark's imports the driver once, for all the processes that it forks.
 """
 
 import sys
@@ -13,3 +14,6 @@ sys.path[:] = [each for each in sys.path if not each.endswith("pyspark.zip")]
 from jsproto.rules import position  # noqa: E402
 
 vars(position)["ELECTION"] = 0.02
+
+if "pyspark.daemon" in sys.orig_argv:
+    import jsproto_io.sync  # noqa: F401
