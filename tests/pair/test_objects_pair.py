@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jsproto.api_errors import StreamStoreFailedError
 from jsproto.client.connection.connect_options import connect_options
 from jsproto.client.connection.session import Session
 from jsproto.client.objects import get
+from jsproto.client.objects.describing import named
 from jsproto.client.objects.put import PutPhase
 from jsproto.client.objects.watching import ObjectWatch
 from jsproto.errors import (
@@ -257,6 +259,11 @@ def test_a_bucket_that_is_full(side: Side) -> None:
     side.put("y", DATA)
     with pytest.raises(ObjectStoreFullError, match="object 'y': it does not fit"):
         side.do("update_meta", "y", description="d" * 2_000)
+
+
+def test_a_server_that_cannot_store_has_no_full_bucket() -> None:
+    broken = StreamStoreFailedError(503, 10077, "no space left on device")
+    assert named("B", broken, "x") is broken
 
 
 def test_a_bucket_that_is_deleted_during_a_put(side: Side) -> None:

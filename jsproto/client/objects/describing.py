@@ -55,6 +55,7 @@ Judge: TypeAlias = Callable[[ObjectInfo | None], None]
 
 FIRST_PAUSE: Final = 0.05  # seconds
 LONGEST_PAUSE: Final = 1.0
+_FULL: Final = "maximum bytes exceeded"  # a failure to store has other reasons as well, such as a broken disk
 
 
 class Described(NamedTuple):
@@ -87,7 +88,7 @@ def named(bucket: str, error: Error, name: str = "", max_bytes: int | None = Non
         error = BucketNotFoundError(bucket)
     elif isinstance(cause, StreamSealedError):
         error = ObjectStoreSealedError(bucket)
-    elif isinstance(cause, StreamStoreFailedError) and name:
+    elif isinstance(cause, StreamStoreFailedError) and name and _FULL in cause.description:
         error = ObjectStoreFullError(bucket, name, max_bytes, cause.description)
     else:
         return error
