@@ -506,7 +506,7 @@ class MessageTTLInvalidError(APIError, says=(400, 10165, "invalid per-message TT
 
 
 class MessageTTLDisabledError(APIError, says=(400, 10166, "per-message TTL is disabled")):
-    hint = "switch it on with allow_msg_ttl=True in the configuration of the stream"
+    hint = "switch it on with allow_msg_ttl=True in the configuration of the stream, or marker_ttl in that of a bucket"
 
 
 class MessageIncrDisabledError(APIError, says=(400, 10168, "message counters is disabled")):

@@ -21,7 +21,7 @@ WIDTH = 120
 HINTS = {
     10026: "from nats-server 2.15 on max_consumers of the stream is 1,000 unless its configuration says another number",
     10111: "a rollup is sub or all, and needs allow_rollup_hdrs=True in the configuration of the stream",
-    10166: "switch it on with allow_msg_ttl=True in the configuration of the stream",
+    10166: "switch it on with allow_msg_ttl=True in the configuration of the stream, or marker_ttl in that of a bucket",
     10168: "switch it on with allow_msg_counter=True when the stream is created",
     10169: "each message of this stream counts: publish with incr",
     10174: "switch it on with allow_atomic=True in the configuration of the stream",
