@@ -1,7 +1,8 @@
 """The process that counts: ``python -m tests.bench.counts.worker JOB CLIENT [JOB CLIENT ...]``. It prints JSON.
 
 It is a process of its own, so that nothing else has been imported, cached or instrumented there. Each row is counted in
-a fork of it, so that no row changes what others find in caches and free lists.
+a fork of it, so that no row changes what others find in caches and free lists. Ctrl-C works there, even where a shell
+has switched it off for what runs in the background: waits on threads differ.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -159,6 +161,7 @@ def in_fork(job: str, client: str) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for module in IMPORTED:
         import_module(module)
     rows = zip(arguments[::2], arguments[1::2], strict=True)
