@@ -22,8 +22,8 @@ MAX_SUBJECT: Final = 2032
 MAX_NAME: Final = 255
 """Bytes in the name of a stream or consumer (nats-server's ``JSMaxNameLen``)."""
 
-# \t-\r is HTAB LF VT FF CR. The possessive quantifiers keep refusing as cheap as accepting. Groups with a lookahead have
-# none: Python before 3.11.5 ignores a lookahead in a possessive group.
+# \t-\r is HTAB LF VT FF CR. The possessive quantifiers keep refusing as cheap as accepting. Groups with a lookahead
+# have none: Python before 3.11.5 ignores a lookahead in a possessive group.
 _TEXT: Final = r"[^\0\t-\r .]++"
 _LITERAL_TOKEN: Final = rf"(?![*>](?:\.|\Z)){_TEXT}"
 _LITERAL: Final = re.compile(rf"{_LITERAL_TOKEN}(?:\.{_LITERAL_TOKEN})*")

@@ -89,7 +89,7 @@ def nanoseconds(duration: Duration, name: str = "a duration", least: int = 0) ->
     something other than a number or a timedelta, is less than ``least`` (0 or SECOND), infinite, NaN, or more than
     MAX_DURATION.
     """
-    if isinstance(duration, Seconds) and not 0 <= duration.nanoseconds < least:
+    if isinstance(duration, Seconds) and (not least or duration.nanoseconds >= least):
         return duration.nanoseconds
     if isinstance(duration, timedelta):
         exact = (duration.days * _DAY + duration.seconds) * SECOND + duration.microseconds * 1_000

@@ -22,7 +22,7 @@ class TransactionPhase(IdentityEnum):
 
     OPEN = "keys may be read, and writes are collected"
     READING = "a read is under way"
-    COMMITTING = "the messages are out, their answer is not here"
+    COMMITTING = "what is missing is read, then the messages are out, and their answer is not here"
     DECIDING = "an answer was lost: the same messages are sent again"
     COMMITTED = "ended: all of it is stored, or there was nothing to store"
     CONFLICT = "ended: a key was changed by others, and nothing is stored"
@@ -35,7 +35,7 @@ class TransactionStep(IdentityEnum):
 
     READ = "a read is sent"
     READ_ENDED = "the read has ended, with an answer or without"
-    COMMIT = "the messages are sent for the first time"
+    COMMIT = "the application commits"
     STORED = "an answer, or a message that was found, says that all of it is stored"
     CHANGED = "a key has another revision than expected, and this transaction has not made it"
     REFUSED = "the server refuses for another reason, or nobody has taken the messages in time"
@@ -52,7 +52,7 @@ TRANSACTION: Final[Table[TransactionPhase, TransactionStep]] = total(
     {
         _P.OPEN: {
             _S.READ: _P.READING, _S.COMMIT: _P.COMMITTING, _S.STORED: _P.COMMITTED, _S.CHANGED: _P.CONFLICT,
-            _S.REFUSED: _P.FAILED, _S.DISCARD: _P.FAILED,
+            _S.DISCARD: _P.FAILED,
         },
         _P.READING: {_S.READ_ENDED: _P.OPEN, _S.DISCARD: _P.FAILED},
         _P.COMMITTING: {
@@ -63,7 +63,7 @@ TRANSACTION: Final[Table[TransactionPhase, TransactionStep]] = total(
         },
     },
     ignored={
-        _P.OPEN: {_S.READ_ENDED, _S.LOST, _S.UNKNOWABLE},
+        _P.OPEN: {_S.READ_ENDED, _S.REFUSED, _S.LOST, _S.UNKNOWABLE},
         _P.READING: {_S.READ, _S.COMMIT, _S.STORED, _S.CHANGED, _S.REFUSED, _S.LOST, _S.UNKNOWABLE},
         _P.COMMITTING: {_S.READ, _S.READ_ENDED, _S.COMMIT, _S.UNKNOWABLE, _S.DISCARD},
         _P.DECIDING: {_S.READ, _S.READ_ENDED, _S.COMMIT, _S.REFUSED, _S.LOST, _S.DISCARD},

@@ -82,6 +82,11 @@ class _Large:
             pieces.append(bytearray(piece))
         return position + len(piece)
 
+    @property
+    def size(self) -> int:
+        """Bytes that are here of it."""
+        return len(self._beginning) + sum(map(len, self._pieces))
+
     def kept(self) -> bytes:
         """All that is here of it."""
         return b"".join((self._beginning, *self._pieces))
@@ -125,7 +130,7 @@ class Decoder:
     @property
     def pending(self) -> int:
         """Bytes kept of an unfinished frame."""
-        return len(self._tail if self._large is None else self._large.kept())
+        return len(self._tail) if self._large is None else self._large.size
 
     def set_max_payload(self, size: int) -> None:
         """Accept messages of at most ``size`` bytes from now on, header blocks included."""

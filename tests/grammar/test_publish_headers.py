@@ -15,6 +15,7 @@ from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.cron import next_due
 from jsproto.grammar.headers import Headers, encode_headers, first_value
 from jsproto.grammar.publish_headers import NEVER, PublishOptions, check_releases, publish_headers, time_to_live
+from jsproto.grammar.times import Seconds
 from tests.marks import promise
 
 OLD = ServerInfo.from_json(b'{"version":"2.10.29"}')
@@ -69,6 +70,7 @@ def test_times_to_live_are_whole_seconds_rounded_up(ttl: Any, written: str) -> N
         ({"expected_last_subject_seq_subject": "a"}, "needs expected_last_subject_seq beside it"),
         ({"ttl": 0}, "ttl must be 1 second to 292 years"),
         ({"ttl": 0.999}, "ttl must be 1 second to 292 years"),
+        ({"ttl": Seconds.from_nanoseconds(-5 * 10**9)}, "ttl must be 1 second to 292 years"),
         ({"ttl": -1}, "ttl must be 1 second to 292 years"),
         ({"ttl": timedelta(seconds=-5)}, "ttl must be 1 second to 292 years"),
         ({"ttl": float("nan")}, "ttl must be a number of seconds"),

@@ -6,6 +6,7 @@ import pytest
 
 from jsproto.client.bucket.transaction import Transaction
 from jsproto.errors import ConnectionLostError, LocalProtocolError, LockLostError, TransactionConflictError
+from jsproto.rules.transaction import TransactionPhase
 from tests.marks import promise
 from tests.pair.test_locks import Rivals
 
@@ -86,6 +87,63 @@ def test_a_conflict_of_another_key_is_one() -> None:
     rivals.do(0, rivals.buckets[0].put, "k3", b"theirs")
     with pytest.raises(TransactionConflictError, match="'k3'"):
         rivals.do(0, tx.commit)
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_nothing_changes_a_commit_that_has_begun(keys: list[str]) -> None:
+    """It waits for the renewal that is under way."""
+    rivals = Rivals(1)
+    lock, bucket = rivals.acquire(0), rivals.buckets[0]
+    tx = begin(rivals, *keys)
+    lock.renew(now=rivals.now)
+    committed = tx.commit(now=rivals.now)
+    assert not committed.done
+    tx.discard()
+    for verb in (lambda: tx.put("other", b"x"), lambda: tx.guard_lock(lock), lambda: tx.commit(now=rivals.now)):
+        with pytest.raises(LocalProtocolError, match="the transaction is committing"):
+            verb()
+    assert rivals.wait(committed).keys() == set(keys)
+    assert tx.phase is TransactionPhase.COMMITTED
+    assert [entry.value for entry in rivals.do(0, bucket.history, "k")] == [b"%d" % lock.token]
+
+
+@promise("after a loss the end of the block is a `LockLostError`")
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_a_lock_that_was_acquired_again_is_another_one(keys: list[str]) -> None:
+    """What another holder wrote in between is not replaced."""
+    rivals = Rivals(marker_ttl=5)
+    rivals.acquire(0)
+    tx = begin(rivals, *keys)
+    rivals.do(0, rivals.locks[0].release)
+    rivals.acquire(1)
+    rivals.do(1, begin(rivals, *keys, of=1).commit)
+    rivals.do(1, rivals.locks[1].release)
+    rivals.acquire(0)
+    with pytest.raises(LockLostError, match="token 1 holds it no longer"):
+        rivals.do(0, tx.commit)
+    assert rivals.value() == b"%d" % rivals.locks[1].token
+
+
+def test_a_lock_that_was_released_guards_nothing() -> None:
+    rivals = Rivals(1)
+    lock = rivals.acquire(0)
+    tx = begin(rivals, "k")
+    rivals.do(0, lock.release)
+    with pytest.raises(LocalProtocolError, match="acquire it first"):
+        rivals.do(0, tx.commit)
+
+
+def test_a_guarded_lock_is_not_written() -> None:
+    rivals = Rivals(1)
+    lock = rivals.acquire(0)
+    tx = begin(rivals, "k")
+    with pytest.raises(LocalProtocolError, match="'job' is that of a lock that is guarded"):
+        tx.put("job", b"x")
+    other = rivals.buckets[0].transaction()
+    other.delete("job")
+    with pytest.raises(LocalProtocolError, match="'job' is that of a lock that is guarded"):
+        other.guard_lock(lock)
+    assert rivals.do(0, tx.commit).keys() == {"k"}
 
 
 def test_locks_that_guard_nothing() -> None:

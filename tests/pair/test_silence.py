@@ -48,12 +48,19 @@ def _put(wire: Wire) -> object:
     return wire.run_until(put.finish(wire.now))
 
 
+def _holder(wire: Wire) -> object:
+    bucket = wire.run_until(wire.js.bucket("B", now=wire.now))
+    wire.world.now += SILENCE
+    return wire.run_until(bucket.lock("gone", ttl=10).holder(now=wire.now))
+
+
 MORE: Final[dict[str, Callable[[Wire], object]]] = {
     "transaction": _transaction("snapshot"),
     "transaction-read": _transaction("snapshot", "k"),
     "transaction-guards": _transaction("serializable", "k", "gone"),
     **{f"object_{name}": _object(name, "a") for name in ("open", "info", "delete")},
     **{f"object_{name}": _object(name) for name in ("list", "seal", "status", "gc")},
+    "holder": _holder,
     "object_put": _put,
     "object_update_meta": _object("update_meta", "a", description="x"),
     "object_rename": _object("rename", "a", "b"),

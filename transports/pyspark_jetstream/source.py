@@ -376,7 +376,8 @@ class JetStreamStreamReader(StreamReads):
             return Work(span, span, mean_size(info) * span)
         ahead = look_ahead(js, info, subject, begin.seq + 1)
         count = ahead.matches - look_ahead(js, info, subject, end.seq + 1).matches
-        if count <= 0 and next_at_leader(js, info.config.name, subject, begin.seq + 1) is not None:
+        found = None if count > 0 else next_at_leader(js, info.config.name, subject, begin.seq + 1)
+        if found is not None and found.seq <= end.seq:
             return Work(span, span, mean_size(info) * span)  # of a replica that lags
         return Work(span, max(count, 0), info.state.bytes / max(info.state.messages, 1) * count, ahead)
 

@@ -151,7 +151,6 @@ class Commit:
             NoStreamResponseError: nobody led the stream for ``timeout`` seconds.
         """
         session, backoff = self._js.session, Backoff(FIRST_PAUSE, LONGEST_PAUSE)
-        self._step(_S.COMMIT)
         self._began = now
         self._server_id = "" if session.server is None else session.server.server_id
         lost: Error | None = None

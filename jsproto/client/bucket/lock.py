@@ -73,8 +73,10 @@ class Lock(Conversation, Live):
         MessageTTLDisabledError: the bucket allows no time to live.
         UnsupportedByServerError: the server is older than 2.11.
         ValueTooLargeError: its key needs more bytes than ``max_value_size``.
-        BucketNotFoundError: there is no bucket. NoStreamResponseError: it has no leader just now.
-        TimeoutError, ConnectionLostError: no answer came. What was asked for may be done.
+        BucketNotFoundError: there is no bucket.
+        NoStreamResponseError: it has no leader just now. For ``acquire`` that is as no answer.
+        TimeoutError, ConnectionLostError: no answer came. What was asked for may be done. Of ``acquire`` it is a
+            LockTimeoutError.
     """
 
     __slots__ = (
@@ -151,7 +153,8 @@ class Lock(Conversation, Live):
         """
         self.check()
         if self._renewal is None or self._renewal.done:
-            self._renewal = self._js.session.run(self._renew(now, timeout))
+            self._js.session.note(now)
+            self._renewal = self._js.session.run(self._renew(timeout))
         return self._renewal
 
     def release(self, *, now: float, timeout: float | None = None) -> Ticket[None]:
@@ -162,7 +165,8 @@ class Lock(Conversation, Live):
         """
         self._is_leaving, self._expires_at = True, _NEVER
         self._set(Timer.LOCK_RENEW, None)
-        return self._js.session.run(self._release(now, timeout))
+        self._js.session.note(now)
+        return self._js.session.run(self._release(timeout))
 
     def put(self, key: str, value: bytes, *, now: float, timeout: float | None = None) -> Ticket[int]:
         """Store a value while the lock is held, whatever the key has. The ticket takes its revision.
@@ -176,13 +180,17 @@ class Lock(Conversation, Live):
         """Delete a key while the lock is held. Otherwise as ``put``."""
         return self._fenced(key, b"", {"KV-Operation": "DEL"}, now, timeout)
 
-    def settled(self) -> Generator[Ticket[Any], Any, int]:
+    def settled(self, token: int) -> Generator[Ticket[Any], Any, int]:
         """A script: the key's last revision, once no renewal is under way.
 
         Raises:
-            LockLostError: the lock was lost.
+            LockLostError: the lock was lost, or what holds it now is a later acquisition than that of ``token``.
+            LocalProtocolError: it was released.
         """
         yield from self._renewed()
+        if token != self.token:
+            raise LockLostError(self.bucket, self.name, token, self._kind)
+        self.check()
         return self._held_revision()
 
     def confirm(self, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
@@ -201,7 +209,8 @@ class Lock(Conversation, Live):
 
     def holder(self, *, now: float, timeout: float | None = None) -> Ticket[LockHolder | None]:
         """Who has the lock, by the leader of the bucket. None: it is free."""
-        return self._js.session.run(self._read_holder(now, timeout))
+        self._js.session.note(now)
+        return self._js.session.run(self._read_holder(timeout))
 
     def abandon(self, now: float) -> None:
         """As in ``Live``."""
@@ -343,15 +352,15 @@ class Lock(Conversation, Live):
             first = "acquire it" if self._kind == "lock" else "win a campaign"
             raise LocalProtocolError(f"{self._kind} {self.name!r:.200} is not held: {first} first")
 
-    def _renew(self, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
-        revision, asked_at = yield from self._conditionally(self._claim, now, timeout)
+    def _renew(self, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
+        revision, asked_at = yield from self._conditionally(self._claim, timeout)
         self._hold(revision, asked_at)
 
-    def _release(self, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
+    def _release(self, timeout: float | None) -> Generator[Ticket[Any], Any, None]:
         yield from self._renewed()
         if self.revision or self._is_lost:
             try:
-                yield from self._conditionally(self._remove, now, timeout)
+                yield from self._conditionally(self._remove, timeout)
             finally:
                 self.revision = 0
 
@@ -369,11 +378,12 @@ class Lock(Conversation, Live):
                 expected_last_subject_seq_subject=self.subject,
             )  # fmt: skip
 
-        return self._js.session.run(self._write(compose, now, timeout))
+        self._js.session.note(now)
+        return self._js.session.run(self._write(compose, timeout))
 
-    def _write(self, compose: Compose, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
+    def _write(self, compose: Compose, timeout: float | None) -> Generator[Ticket[Any], Any, int]:
         yield from self._renewed()
-        revision, _ = yield from self._conditionally(compose, now, timeout)
+        revision, _ = yield from self._conditionally(compose, timeout)
         return revision
 
     def _held_revision(self) -> int:
@@ -390,9 +400,7 @@ class Lock(Conversation, Live):
             except Error:
                 return  # which is its caller's
 
-    def _conditionally(
-        self, compose: Compose, now: float, timeout: float | None
-    ) -> Generator[Ticket[Any], Any, tuple[int, float]]:
+    def _conditionally(self, compose: Compose, timeout: float | None) -> Generator[Ticket[Any], Any, tuple[int, float]]:
         """Publish a message while the key is this holder's. The revision that it made, and when it was asked for.
 
         Raises:
@@ -400,19 +408,18 @@ class Lock(Conversation, Live):
             KeyWrongLastSequenceError: the server contradicts itself again and again.
         """
         for _ in range(TRIES):
-            message = compose(self._held_revision())
+            message, now = compose(self._held_revision()), self._js.session.now
             try:
                 ack: PubAck = yield self._send(message, now, timeout)
             except StreamWrongLastSequenceError:
                 yield from self.confirm(timeout)
-                now = self._js.session.now
             except NOT_TAKEN as error:
                 yield from not_taken(self._js, self._keys, message, error, timeout)
             else:
                 return ack.seq, now
         raise KeyWrongLastSequenceError(self.bucket, self.name, None)
 
-    def _read_holder(self, now: float, timeout: float | None) -> Generator[Ticket[Any], Any, LockHolder | None]:
+    def _read_holder(self, timeout: float | None) -> Generator[Ticket[Any], Any, LockHolder | None]:
         found = yield from last_entry(self._js, self._keys, self.name, timeout)
         return None if found is None or found.is_marker else parse_holder(found.value)
 

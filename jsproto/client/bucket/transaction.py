@@ -24,7 +24,7 @@ Not here: trying again (``Attempts`` of ``transact``), what becomes of a lost an
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.api_errors import StreamWrongLastSequenceError
@@ -142,7 +142,7 @@ class Transaction:
         self._seen: dict[str, StoredMsg | None] = {}  # by subject, as all below: what was read
         self._given: dict[str, int] = {}  # revisions that were given
         self._guards: dict[str, str] = {}  # keys to check, though nothing writes them
-        self._locks: dict[str, Lock] = {}  # guards whose revision the lock knows
+        self._locks: dict[str, tuple[Lock, int]] = {}  # guards whose revision the lock knows, with their tokens
         self._writes: dict[str, _Write] = {}
         self.phase = _P.OPEN
         self.error: Error | None = None
@@ -174,13 +174,14 @@ class Transaction:
         """Have the commit check that a lock of this bucket is held.
 
         Raises:
-            LocalProtocolError: it is of another bucket, or not acquired.
+            LocalProtocolError: it is of another bucket, not acquired, or the transaction writes its key.
         """
         self._check_open()
         lock.check()
         if lock.bucket != self.bucket:
             raise LocalProtocolError(f"the lock is of bucket {lock.bucket}, the transaction of bucket {self.bucket}")
-        self._locks[lock.subject] = lock
+        self._refuse_lock_key(self._writes.keys() & {lock.subject})
+        self._locks[lock.subject] = lock, lock.token
         self._guards[lock.subject] = lock.name
 
     def guard(self, key: str, revision: int | None = None, *, now: float) -> Ticket[None]:
@@ -322,14 +323,15 @@ class Transaction:
             self._step(_S.STORED)
             return {}
         self._js.session.note(now)
+        self._step(_S.COMMIT)
         checked = {**dict.fromkeys(self._seen if self._serializable else ()), **self._guards}
         guards = [subject for subject in checked if subject not in self._writes]
         unread = [subject for subject in self._writes if self._revision(subject) is None]
         try:
             if not len(self._writes) == len(guards) == 1:
                 yield from self._look(unread, now)
-            for subject, lock in self._locks.items():
-                self._given[subject] = yield from lock.settled()
+            for subject, (lock, token) in self._locks.items():
+                self._given[subject] = yield from lock.settled(token)
             commit = Commit(self._js, self._config, self._messages(guards), self._step, self._timeout)
             try:
                 first = yield from commit.run(self._js.session.now)
@@ -348,7 +350,7 @@ class Transaction:
         self, checked: Iterable[str], error: StreamWrongLastSequenceError
     ) -> Generator[Ticket[Any], Any, Error]:
         """What the commit ends with after a conflict: LockLostError where a lock is the reason."""
-        for lock in self._locks.values():
+        for lock, _ in self._locks.values():
             try:
                 yield from lock.confirm(self._timeout)
             except LockLostError as lost:
@@ -401,6 +403,7 @@ class Transaction:
 
     def _write(self, key: str, subject: str, value: bytes, operation: Operation, ttl: Duration | None) -> _Write:
         """A write, whose value and ``ttl`` were checked."""
+        self._refuse_lock_key(self._locks.keys() & {subject})
         value = copied(value)
         if operation == "PUT" and ttl is None:
             return _Write(key, value, operation, b"")
@@ -425,6 +428,11 @@ class Transaction:
             return self._given.get(subject)
         message = self._seen[subject]
         return 0 if message is None else message.seq
+
+    def _refuse_lock_key(self, both: Set[str]) -> None:
+        """LocalProtocolError where there is a key that is to be written, and is that of a lock."""
+        for subject in both:
+            raise LocalProtocolError(f"key {self._keys.key(subject)!r:.200} is that of a lock that is guarded")
 
     def _opened(self, key: str) -> str:
         """The subject of a key, in a transaction that goes on."""

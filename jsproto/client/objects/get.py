@@ -232,8 +232,9 @@ def open_get(place: Place, info: ObjectInfo, start: int, end: int | None) -> Scr
     if index:
         seq, at = yield from _find(place, info, index)
     page = PAGE if info.max_chunk_size < _LARGE else SMALL_PAGE
+    has_digest = span == (0, info.size) and info.sha256() is not None
     batch = js.get_batch(
-        space.stream, subject=space.chunks(info.nuid), seq=seq, max_bytes=page, proves_itself=True,
+        space.stream, subject=space.chunks(info.nuid), seq=seq, max_bytes=page, proves_itself=has_digest,
         now=place.now, timeout=timeout,
     )  # fmt: skip
     return Get(place, info, span, batch, at)

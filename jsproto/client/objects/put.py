@@ -362,7 +362,7 @@ class Put(Live):
             return 0
         sender, self._sender = self._sender, None
         try:
-            if sender is not None:  # what is under way comes before the purge
+            if sender is not None:  # what is under way comes before the purge. A batch that broke stores no more
                 yield from _settled(sender, self._place.now)
             try:  # noqa: SIM105 (contextlib is not for the core)
                 yield from purge_chunks(self._place, self.nuid, CLEAN_FOR)

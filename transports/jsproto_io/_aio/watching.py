@@ -35,14 +35,14 @@ class Watcher(WatcherBase[T], Iterates[T | None], Managed):
         await self.stop()
 
     async def next_update(self, *, timeout: Timeout | None = None) -> T | None:
-        """Wait for the next one and take it. None: the present ones end here.
+        """Wait for the next entry, or description, and take it. None: the present ones end here.
 
         Args:
             timeout: seconds, or a timedelta. None: for ever.
 
         Raises:
             TimeoutError: nothing came in time.
-            ConnectionClosedError: the watcher was stopped, and its last one was taken.
+            ConnectionClosedError: the watcher was stopped, and what it had was taken.
         """
         try:
             return self._taken.popleft()

@@ -83,7 +83,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, (MessageTTLDisabledError, MessageSchedulesDisabledError)):
         option = "--allow-msg-ttl" if isinstance(error, MessageTTLDisabledError) else "--allow-msg-schedules"
         return f"{error.description}: jsproto stream edit STREAM {option}"
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
