@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import AtomicPublishIncompleteBatchError
+from jsproto.client.consume import retry
 from jsproto.errors import (
     BatchError,
     BatchGapError,
@@ -285,11 +286,12 @@ def test_gap_fail_ends_with_the_link(cluster: Cluster) -> None:
 @promise("every message at least once, until it is acknowledged or `max_deliver` is reached")
 @promise("every message at least once: again and again until it is acknowledged")
 @promise("A fetch waits through elections and lost links, and so does `messages()`.")
-def test_pulling_goes_on_under_new_leaders(cluster: Cluster) -> None:
+def test_pulling_goes_on_under_new_leaders(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The consumer's leader steps down, then the stream's, then the node of the consumer's leader is killed.
 
     What was acknowledged just then may come again; nothing is missing, and in the end all is settled.
     """
+    monkeypatch.setattr(retry, "PULL_GIVE_UP", 60.0)  # on a busy machine an election may take longer than 10 s
     with connect(
         cluster.urls, dont_randomize=True, timeout=30, max_reconnect_attempts=-1, reconnect_time_wait=0.1
     ) as nc:
