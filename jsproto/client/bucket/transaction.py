@@ -24,7 +24,7 @@ Not here: trying again (``Attempts`` of ``transact``), what becomes of a lost an
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Set
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.api_errors import StreamWrongLastSequenceError
@@ -180,7 +180,8 @@ class Transaction:
         lock.check()
         if lock.bucket != self.bucket:
             raise LocalProtocolError(f"the lock is of bucket {lock.bucket}, the transaction of bucket {self.bucket}")
-        self._refuse_lock_key(self._writes.keys() & {lock.subject})
+        if lock.subject in self._writes:
+            raise self._is_guarded_lock(lock.name)
         self._locks[lock.subject] = lock, lock.token
         self._guards[lock.subject] = lock.name
 
@@ -403,7 +404,8 @@ class Transaction:
 
     def _write(self, key: str, subject: str, value: bytes, operation: Operation, ttl: Duration | None) -> _Write:
         """A write, whose value and ``ttl`` were checked."""
-        self._refuse_lock_key(self._locks.keys() & {subject})
+        if subject in self._locks:
+            raise self._is_guarded_lock(key)
         value = copied(value)
         if operation == "PUT" and ttl is None:
             return _Write(key, value, operation, b"")
@@ -429,15 +431,14 @@ class Transaction:
         message = self._seen[subject]
         return 0 if message is None else message.seq
 
-    def _refuse_lock_key(self, both: Set[str]) -> None:
-        """LocalProtocolError where there is a key that is to be written, and is that of a lock."""
-        for subject in both:
-            raise LocalProtocolError(f"key {self._keys.key(subject)!r:.200} is that of a lock that is guarded")
-
     def _opened(self, key: str) -> str:
         """The subject of a key, in a transaction that goes on."""
         self._check_open()
         return self._keys.subject(key)
+
+    @staticmethod
+    def _is_guarded_lock(key: str) -> LocalProtocolError:
+        return LocalProtocolError(f"key {key!r:.200} is that of a lock that is guarded: it cannot be written as well")
 
     def _check_open(self) -> None:
         """Raise why nothing can be read, written or committed now."""
