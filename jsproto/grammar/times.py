@@ -100,9 +100,8 @@ def nanoseconds(duration: Duration, name: str = "a duration", least: int = 0) ->
         raise LocalProtocolError(f"{name} must be a number of seconds or a timedelta, not {duration!r:.100}")
     if not least <= exact <= MAX_DURATION:
         shortest = "1 second" if least else "0 seconds"
-        raise LocalProtocolError(
-            f"{name} must be {shortest} to 292 years (seconds, not nanoseconds), not {duration!r:.100}"
-        )
+        given = f", not {duration!r:.100}" if abs(exact) < 10**400 else ""  # Python writes no more than 4,300 digits
+        raise LocalProtocolError(f"{name} must be {shortest} to 292 years (seconds, not nanoseconds){given}")
     return exact
 
 

@@ -295,11 +295,18 @@ def test_what_is_no_duration(duration: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "duration", [-1, -1e-12, timedelta(microseconds=-1), 1e300, 10**400, 9_223_372_037, timedelta.max]
+    "duration",
+    [-1, -1e-12, timedelta(microseconds=-1), 1e300, 10**400, 9_223_372_037, timedelta.max],
 )
 def test_durations_out_of_range(duration: float | timedelta) -> None:
     with pytest.raises(LocalProtocolError, match="0 seconds to 292 years"):
         nanoseconds(duration)
+
+
+def test_a_number_that_cannot_be_written_is_refused_as_well() -> None:
+    for duration in (10**5000, -(10**5000)):
+        with pytest.raises(LocalProtocolError, match="0 seconds to 292 years"):
+            nanoseconds(duration)
 
 
 def test_seconds_are_a_float_that_knows_its_nanoseconds() -> None:
