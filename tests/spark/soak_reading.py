@@ -8,6 +8,8 @@ memory that each Python process needed meanwhile: the two workers, the query's p
 
 The verdict: no row is missing, and the largest process needs at most a tenth more in the last half than in the first,
 whose first micro-batch is left out. The exit status is 0 when that holds, else 1.
+
+The end interrupts a micro-batch. Spark tells that on stderr (BrokenPipeError), and it counts for nothing.
 """
 
 from __future__ import annotations
