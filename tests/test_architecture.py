@@ -123,7 +123,7 @@ SERVING: Final = {
         "jsproto.errors", "jsproto.grammar", "jsproto.server", "jsproto_io._state.signatures",
         "jsproto_io._state.zones",
     },
-    "jsproto_io.testing.sockets": {"jsproto.errors", "jsproto_io._threads.sockets", "jsproto_io.testing.host"},
+    "jsproto_io.testing.sockets": {"jsproto.errors", "jsproto_io._state.common", "jsproto_io.testing.host"},
     "jsproto_io.testing.threads": {
         "jsproto.server", "jsproto_io._state.common", "jsproto_io._threads.sockets", "jsproto_io.testing.host",
         "jsproto_io.testing.sockets",

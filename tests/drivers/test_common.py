@@ -91,7 +91,7 @@ def test_the_buffer_of_a_read_is_used_again() -> None:
     script = """
 import resource, socket
 from jsproto_io._state.common import new_session
-from jsproto_io._threads.sockets import READ_SIZE
+from jsproto_io._state.common import READ_SIZE
 new_session("nats://localhost", {})
 near, far = socket.socketpair()
 faults = []

@@ -20,7 +20,7 @@ import jsproto_io.trio
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, LocalProtocolError, NoServersError
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
-from jsproto_io._threads.sockets import READ_SIZE
+from jsproto_io._state.common import READ_SIZE
 from tests.drivers.fake import FakeServer, Peer, ack
 from tests.drivers.test_reconnect import until
 from tests.marks import known_fault

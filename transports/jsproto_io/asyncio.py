@@ -57,11 +57,10 @@ from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._aio.transactions import Transaction
-from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, READ_SIZE, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._state.forks import register
 from jsproto_io._state.limit import LOOK
-from jsproto_io._threads.sockets import READ_SIZE
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 

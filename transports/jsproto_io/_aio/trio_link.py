@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 
 import trio
 
+from jsproto_io._state.common import READ_SIZE
 from jsproto_io._state.dialling import AddressInfo, AddressRace, begin, finish
-from jsproto_io._threads.sockets import READ_SIZE
 
 
 class Link(ABC):

@@ -50,6 +50,7 @@ Timeout: TypeAlias = float | timedelta
 MAX_EVENTS: Final = 10_000  # events that wait for a slow callback
 MAX_POP: Final = 512  # messages of one pop_many() on a buffer of the core
 MAX_CHUNK: Final = 512  # messages of one chunk of an iterable: a little more than the flow of a batch
+READ_SIZE: Final = 1_048_576  # bytes of one recv(): large, so that its fixed cost is small (direct-get, bench.objects)
 KEPT_BUFFER: Final = 4 * 1024 * 1024  # bytes: the C library keeps freed buffers of up to this size
 MAX_BURST: Final = 1_048_576  # bytes that a loop sends before other tasks have their turn
 SLOW_PULL: Final = 0.001  # seconds for a chunk: a slower iterable gets smaller chunks

@@ -18,12 +18,11 @@ from time import monotonic
 from typing import Final
 
 from jsproto.client.connection.connect_options import Address
-from jsproto_io._state.common import DIAL_ERRORS, clamp_sleep, reason
+from jsproto_io._state.common import DIAL_ERRORS, READ_SIZE, clamp_sleep, reason
 from jsproto_io._state.dialling import AddressInfo, AddressRace, begin, finish
 from jsproto_io._threads.poller import Link, Poller
 from jsproto_io.dialer import SystemEntropy
 
-READ_SIZE: Final = 1_048_576  # bytes of one recv(): large, so that its fixed cost is small (direct-get, bench.objects)
 WAKEUP_SIZE: Final = 4_096
 
 _READ: Final = selectors.EVENT_READ

@@ -17,7 +17,7 @@ from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
 from typing import Final
 
 from jsproto.errors import LocalProtocolError
-from jsproto_io._threads.sockets import READ_SIZE
+from jsproto_io._state.common import READ_SIZE
 from jsproto_io.testing.host import BACKLOG, Peer
 
 _log = logging.getLogger("jsproto")
