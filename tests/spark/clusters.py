@@ -1,6 +1,6 @@
 """What takes a cluster: a standalone master and two workers, Spark Connect, and what goes wrong there.
 
-``pytest tests/spark/clusters.py`` runs it, in about 25 minutes. A run of everything does not. It starts
+``pytest tests/spark/clusters.py`` runs it, in 12 to 25 minutes. A run of everything does not. It starts
 and ends the processes of its cluster, on loopback.
 """
 
