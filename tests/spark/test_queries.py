@@ -18,6 +18,7 @@ from pyspark_jetstream.offsets import decode_offset, encode_offset
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import read_options
 from pyspark_jetstream.queries import Lag, LagListener, lag_of, store_once
+from pyspark_jetstream.source import HAS_LIMITS
 from tests.marks import promise
 from tests.spark.conftest import Made, data_of, started
 from tests.spark.test_tasks import COLUMNS, read
@@ -36,6 +37,11 @@ def test_the_lag_of_a_progress() -> None:
     both = {"latestOffset": offset(A=100, B=50, NEW=7), "endOffset": json.dumps(offset(A=90, B=60))}
     others = [{"latestOffset": '{"topic": {"0": 5}}', "endOffset": None}, {"latestOffset": "x"}, {}]
     assert lag_of({"sources": [*others, both]}) == Lag(0, 10, 17 / 3, {"A": 10, "B": 0, "NEW": 7})
+    behind = {"latestOffset": offset(A=100), "endOffset": offset(A=20)}
+    for sources in ([behind, both], [both, behind]):
+        lag = lag_of({"sources": sources})
+        assert lag is not None
+        assert lag.streams == {"A": 80, "B": 0, "NEW": 7}
     assert lag_of({"sources": others}) is None
     assert lag_of({}) is None
 
@@ -71,14 +77,15 @@ def test_micro_batches_are_stored_once(
         store(rows, batch)
 
     source = spark.readStream.format("jetstream").options(servers=server.url, startingOffsets="earliest")
-    rows = source.option("includeOrigin", "true").load(origin)
+    rows = source.options(includeOrigin="true", maxOffsetsPerTrigger="60").load(origin)
     writer = rows.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path))
     query = started(writer.trigger(availableNow=True))
     query.awaitTermination()
     assert query.exception() is None
     assert data_of(js, target) == Counter(range(1, 101))
     lags = [lag_of(progress) for progress in query.recentProgress]
-    assert lags[-1] is None or lags[-1].most == 0
+    if HAS_LIMITS:
+        assert [lag and lag.streams for lag in lags[:2]] == [{origin: 40}, {origin: 0}]
 
 
 @promise("where a stream has no message from that time on")
