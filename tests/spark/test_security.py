@@ -142,7 +142,7 @@ def test_what_will_not_do_is_one_line(options: dict[str, str], message: str) -> 
         assert shows_no_secret(str(caught.value))
 
 
-@promise("Credentials that are renewed in their file count for each link and task from then on.")
+@promise("`nats.creds` that are renewed in their file count for each link and task from then on.")
 def test_credentials_are_renewed(guarded: NatsServer, files: dict[str, str]) -> None:
     """The driver reads the file again. Tasks on other machines get what it holds then."""
     path = Path(files["nats.creds"])
