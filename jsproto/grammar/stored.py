@@ -22,7 +22,7 @@ from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import FIRST_LINE, LINE_END, NO_HEADERS, Headers, last_value
 from jsproto.grammar.times import Moment, as_datetime, parse_timestamp, parse_timestamps
 
-_SERVER_BLOCK: Final = b"\r\nNats-Stream: "
+SERVER_BLOCK: Final = b"\r\nNats-Stream: "
 _STREAM: Final = b"\r\nNats-Stream:"
 _SUBJECT: Final = b"\r\nNats-Subject:"
 _TIME: Final = b"\r\nNats-Time-Stamp:"
@@ -35,7 +35,7 @@ _ENDED = re.compile(
     rb"NATS/1\.0 204 EOB\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n"
     rb"(?:Nats-UpTo-Sequence: ([0-9]{1,20}+)\r\n)?\r\n"
 )
-_FIRST_END: Final = len(FIRST_LINE) - len(LINE_END)
+FIRST_END: Final = len(FIRST_LINE) - len(LINE_END)
 _BREAK: Final = re.compile(r"[\r\n\0]")
 END: Final = b"\r\n\r\n"
 LAST_SEQUENCE: Final = b"\r\nNats-Last-Sequence: "
@@ -270,8 +270,8 @@ class StoredMsg:
     def headers(self) -> Headers:
         """The user's headers alone."""
         header = self._header
-        end = header.rfind(_SERVER_BLOCK)
-        if end == _FIRST_END and header.startswith(FIRST_LINE):
+        end = header.rfind(SERVER_BLOCK)
+        if end == FIRST_END and header.startswith(FIRST_LINE):
             return NO_HEADERS
         if end < 0:
             raise RemoteProtocolError("a Direct Get reply without Nats-Stream", header)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -60,6 +62,25 @@ def test_plain_messages() -> None:
 def test_headers_are_the_users_alone() -> None:
     columns = stored_columns([part(1), part(2, b"NATS/1.0\r\nA: 1\r\nA: 2\r\n"), part(3, b"NATS/1.0\r\n")])
     assert columns.headers() == [None, Headers([("A", "1"), ("A", "2")]), None]
+
+
+def test_lines_of_headers_without_an_object_for_each_message() -> None:
+    columns = stored_columns([part(1), part(2, b"NATS/1.0\r\nA: 1\r\nA: \xff 2\r\n"), part(3, b"NATS/1.0\r\nB: 3\r\n")])
+    assert columns.header_lines() == ([0, 2, 1], [b"A", b"A", b"B"], [b"1", b"\xff 2", b"3"])
+    assert stored_columns([]).header_lines() == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    "user", [b"A:1\r\n", b"A: 1 \r\n", b"A: \r\n", b"A: \t1\r\n", b"A: \0\r\n", b"\r\n", b"A: 1\nB: 2\r\n"]
+)
+def test_lines_that_are_not_plain_are_looked_at_one_by_one(user: bytes) -> None:
+    assert stored_columns([part(1), part(2, b"NATS/1.0\r\n" + user)]).header_lines() is None
+
+
+def test_blocks_that_are_no_replies_have_no_lines() -> None:
+    blocks = [b"NATS/1.0 100\r\n" + server_part(1), b"NATS/1.0\r\nA: 1\r\n\r\n"]
+    for each in blocks:
+        assert StoredColumns([b"a"], [1], [b""], [b""], [each]).header_lines() is None
 
 
 def test_some_of_them() -> None:
@@ -129,6 +150,25 @@ def test_columns_are_the_fields_of_each_message(stored: list[bytes]) -> None:
         assert columns.raw_headers[number] == message.raw_headers
         assert columns.subjects[number].decode("utf-8", "surrogateescape") == message.subject
         assert parse_timestamp(columns.timestamps[number]) == message.timestamp
+
+
+plain = st.lists(
+    st.builds(b"%b: %b\r\n".__mod__, st.tuples(names, st.sampled_from([b"1", b"foo.B", b"a  b", b"\xff"])))
+)
+
+
+@given(st.lists(st.one_of(users, plain.map(lambda found: b"NATS/1.0\r\n" + b"".join(found))), max_size=6))
+def test_lines_are_the_headers_of_each_message(stored: list[bytes]) -> None:
+    columns = stored_columns([part(seq, user) for seq, user in enumerate(stored, 1)])
+    found = columns.header_lines()
+    if found is not None:
+        pairs = iter([*zip(found.names, found.values, strict=True)])
+        each = [[*islice(pairs, count)] for count in found.counts]
+        expected = [() if headers is None else headers.items() for headers in columns.headers()]
+        assert each == [
+            [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in items] for items in expected
+        ]
+        assert [*pairs] == []
 
 
 # -- a page ------------------------------------------------------------------------------------------------------------

@@ -115,6 +115,35 @@ def test_a_batch_is_made_of_pieces(seqs: list[Sequence[int]]) -> None:
         assert builder.rows == 0
 
 
+@pytest.mark.parametrize("shown", ["true", "false"])
+def test_a_batch_is_made_of_pieces_with_headers(shown: str) -> None:
+    """Plain lines, no lines at all, lines that are looked at one by one, and those of a batch, which are hidden."""
+    options = read_options({"servers": "nats://x", "stream": "S", "includeBookkeeping": shown})
+    builder = BatchBuilder(StructType([StructField("headers", HEADERS)]), "S", options)
+    pieces = [
+        [b"A: 1\r\nA: \xff\r\n", b"", b"B: 2\r\n"],
+        [b"", b""],
+        [b"A:  3 \r\n", b""],
+        [b"Nats-Batch-Id: x\r\nA: 4\r\n"],
+    ]
+    for lines in pieces:
+        blocks = [b"NATS/1.0\r\n" + each + b"Nats-Stream: S\r\n\r\n" for each in lines]
+        builder.add(StoredColumns(blocks, range(1, len(blocks) + 1), blocks, blocks, blocks))
+    of_batch = [("Nats-Batch-Id", b"x")] if shown == "true" else []
+    expected = [
+        [("A", b"1"), ("A", b"\xff")],
+        None,
+        [("B", b"2")],
+        None,
+        None,
+        [("A", b"3")],
+        None,
+        [*of_batch, ("A", b"4")],
+    ]
+    found = builder.batch().column("headers").to_pylist()
+    assert [each and [(pair["key"], pair["value"]) for pair in each] for each in found] == expected
+
+
 def test_a_sequence_that_spark_has_no_number_for() -> None:
     """Never another one instead."""
     builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))

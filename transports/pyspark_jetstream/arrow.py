@@ -9,6 +9,7 @@ Not here: which columns there are (``schema``), the columns of a key-value bucke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from jsproto.grammar.columns import StoredColumns
 
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_HEADERS: Final = pa.list_(_HEADER)
+_BATCH_HEADERS: Final = frozenset(name.encode() for name in BATCH_HEADERS)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -79,7 +82,7 @@ class BatchBuilder:
         if name == "data":
             return pa.array(part.data, pa.binary())
         if name == "headers":
-            return pa.array([*self._headers(part)], pa.list_(_HEADER))
+            return self._headers(part)
         if name in ("timestamp", "timestamp_ns"):
             return pa.array(part.timestamps, pa.binary())
         return part.seqs
@@ -111,7 +114,19 @@ class BatchBuilder:
             self._steps = pa.array(range(self.rows), pa.int64())
         return pc.add_checked(self._steps.slice(0, self.rows), pa.scalar(first, pa.int64()))
 
-    def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
+    def _headers(self, part: StoredColumns) -> pa.Array:
+        """The user's headers. Lines that are plain become Arrow's with no object for each message."""
+        lines = part.header_lines()
+        if lines is None or (self._hidden and not _BATCH_HEADERS.isdisjoint(lines.names)):
+            return pa.array([*self._each_header(part)], _HEADERS)
+        if not lines.names:
+            return pa.nulls(len(lines.counts), _HEADERS)
+        names, values = pa.array(lines.names, pa.binary()).cast(pa.string()), pa.array(lines.values, pa.binary())
+        pairs = pa.StructArray.from_arrays([names, values], fields=[*_HEADER])
+        offsets = pa.array([*accumulate(lines.counts, initial=0)], pa.int32())
+        return pa.ListArray.from_arrays(offsets, pairs, mask=pa.array([count == 0 for count in lines.counts]))
+
+    def _each_header(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
         try:
             for headers in part.headers():
                 pairs = [] if headers is None else [pair for pair in headers.items() if pair[0] not in self._hidden]
