@@ -81,7 +81,7 @@ def test_revisions_need_not_rise(seqs: list[list[int]]) -> None:
     assert found["revision"] == [int(key) for key in found["key"]] == [seq for piece in seqs for seq in piece]
 
 
-@promise("`readStream` has a row for each change.")
+@promise("`readStream` has a row for each change that the bucket still keeps when its task reads it.")
 def test_a_bucket(spark: SparkSession, server: NatsServer, bucket: Any) -> None:
     kv = bucket(history=5)
     kv.put("a", b"1")
