@@ -110,12 +110,14 @@ def drops_front(config: StreamConfig) -> bool:
     It does not where each message goes by itself: by limits for each subject or a time to live alone. It does where age
     or size drop the oldest, where consumers or acknowledgements do, and where only a purge can.
     """
-    drops_old = config.discard != "new"
+    return drops_oldest(config) or not (_is_set(config.max_msgs_per_subject) or config.allow_msg_ttl)
+
+
+def drops_oldest(config: StreamConfig) -> bool:
+    """Whether age, size, consumers or acknowledgements take messages from the front, without anybody's purge."""
     if config.retention not in (None, "limits") or _is_set(config.max_age):
         return True
-    if drops_old and (_is_set(config.max_msgs) or _is_set(config.max_bytes)):
-        return True
-    return not (_is_set(config.max_msgs_per_subject) or config.allow_msg_ttl)
+    return config.discard != "new" and (_is_set(config.max_msgs) or _is_set(config.max_bytes))
 
 
 def _is_set(limit: float | None) -> bool:

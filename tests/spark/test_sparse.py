@@ -132,7 +132,40 @@ def test_a_limit_counts_what_matches(js: JetStream, stream: Made, source: Any, s
         assert len(sizes) <= 6
 
 
-@promise("sequences for which a micro-batch waits")
+@promise("messages in a micro-batch")
+@pytest.mark.parametrize(
+    ("limit", "parts"),
+    [({"maxOffsetsPerTrigger": 5}, 2), ({"maxBytesPerTrigger": 500}, 2), ({"minOffsetsPerTrigger": 12}, 0)],
+)
+def test_a_limit_counts_what_is_there(
+    js: JetStream, stream: Made, source: Any, asked: Asked, limit: dict[str, int], parts: int
+) -> None:
+    """One old key, one that was overwritten 3,000 times, nine others. A stream without holes asks for no counts."""
+    name, full = stream(max_msgs_per_subject=1), stream(100)
+    with js.fast_publisher() as batch:
+        batch.publish_many((f"{name}.{1 if n == 1 else 0 if n < 3_000 else n}", b"%d" % n) for n in range(1, 3_009))
+        batch.commit()
+    reader = source(name, startingOffsets="earliest", minPartitions=1, **limit).streamReader(COLUMNS)
+    offset = reader.initialOffset()
+    sizes: list[int] = []
+    asked.since()
+    while (end := reader.latestOffset(offset, reader.getDefaultReadLimit())) != offset:
+        assert asked.since()["get_batch"] <= 1 + sparse.PROBES
+        sizes.append(len(read(reader, reader.partitions(offset, end))))
+        offset = end
+        asked.since()
+    reader.stop()
+    assert sum(sizes) == (11 if parts else 0)
+    assert parts <= len(sizes) <= parts + 1
+    reader = source(full, startingOffsets="earliest", **limit).streamReader(COLUMNS)
+    offset = reader.initialOffset()
+    asked.since()
+    assert reader.latestOffset(offset, reader.getDefaultReadLimit()) != offset
+    assert asked.since() == {"stream_info": 1, **({"get_msg": 1} if parts else {})}  # its witness
+    reader.stop()
+
+
+@promise("messages for which a micro-batch waits")
 @pytest.mark.parametrize("subject", ["3", "*"])
 def test_a_micro_batch_waits_for_what_matches(
     js: JetStream, stream: Made, source: Any, monkeypatch: pytest.MonkeyPatch, subject: str
@@ -146,6 +179,29 @@ def test_a_micro_batch_waits_for_what_matches(
     assert (reader.latestOffset(start, None) == start) == (subject == "3")
     fill(js, name, 101, 120)
     assert decode_offset(reader.latestOffset(start, None))[name].seq == 120
+    reader.stop()
+
+
+@promise("It moves its offset once a minute")
+@pytest.mark.parametrize("options", [{}, {"minOffsetsPerTrigger": 10}])
+def test_an_offset_is_ahead_of_retention(js: JetStream, stream: Made, source: Any, options: dict[str, int]) -> None:
+    """A stream that turns over keeps 100 messages, and the first one that matches comes after 400."""
+    name = stream(max_msgs=100)
+    reader = source(name, subject=f"{name}.rare", startingOffsets="earliest", **options).streamReader(COLUMNS)
+    offset = reader.initialOffset()
+    moves = []
+    for first in range(1, 400, 40):
+        fill(js, name, first, first + 39)
+        end = reader.latestOffset(offset, None)
+        if end != offset:
+            (only,) = reader.partitions(offset, end)
+            assert only.wanted.first == only.wanted.hi
+            moves.append(first + 39)
+        offset = end
+    assert moves == [40, 120, 200, 280, 360]
+    js.publish_batch([(f"{name}.rare", b"%d" % n) for n in range(401, 411)])
+    end = reader.latestOffset(offset, None)
+    assert read(reader, reader.partitions(offset, end)) == [*range(401, 411)]
     reader.stop()
 
 

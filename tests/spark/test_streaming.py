@@ -110,7 +110,7 @@ def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copyi
         query.stop()
 
 
-@promise("sequences for which a micro-batch waits")
+@promise("messages for which a micro-batch waits")
 @limited
 def test_a_micro_batch_waits_for_enough(js: JetStream, stream: Made, copying: Copying) -> None:
     name = stream(10)

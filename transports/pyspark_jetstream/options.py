@@ -370,16 +370,17 @@ class ReadOptions:
         form=_TIME, complete=_by_stream, check=[_check_streams], excludes={"endingOffsets": ""},
     )  # fmt: skip
     max_offsets_per_trigger: int | None = count(
-        "maxOffsetsPerTrigger", "sequences in a micro-batch: limits count the messages that match `subject`. "
-        "On Spark 4.1 the first micro-batch of a query, and "
+        "maxOffsetsPerTrigger", "messages in a micro-batch: limits count the messages that match `subject`. "
+        "Of each stream that has any it is one at least. On Spark 4.1 the first micro-batch of a query, and "
         "`availableNow`, take everything", shown="all",
     )  # fmt: skip
     max_bytes_per_trigger: int | None = count(
-        "maxBytesPerTrigger", "bytes in a micro-batch, about: by the mean size of a stream's messages", shown="all"
-    )
+        "maxBytesPerTrigger", "bytes in a micro-batch, about: by the mean size of all messages of a stream. Where "
+        "later ones are larger it may be several times as large", shown="all",
+    )  # fmt: skip
     min_offsets_per_trigger: int | None = count(
         "minOffsetsPerTrigger",
-        "sequences for which a micro-batch waits, or messages that match `subject`",
+        "messages for which a micro-batch waits, of those that match `subject`",
         shown="none",
     )
     max_trigger_delay: float = duration("maxTriggerDelay", "how long it waits for them", 900.0, shown="`15m`")

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import StreamPosition
+from jsproto.rules.position import drops_oldest
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
@@ -65,7 +66,7 @@ from pyspark_jetstream.planning import (
 from pyspark_jetstream.ranges import check_count, matching, read_range, without_markers
 from pyspark_jetstream.schema import check_columns, check_read_schema
 from pyspark_jetstream.security import renewed
-from pyspark_jetstream.sparse import Ahead, count_between, filtered, look_ahead, measured, reach
+from pyspark_jetstream.sparse import Ahead, count_between, filtered, has_holes, look_ahead, measured, reach
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -350,7 +351,10 @@ class JetStreamStreamReader(StreamReads):
                     self._until[name] = end_position(self._infos[name])
         latest = self._ends() if self._until is None else self._until
         latest = {name: place for name, place in latest.items() if name in begins}
-        works = {name: self._work(js, self._infos[name], begins[name], place) for name, place in latest.items()}
+        is_limited = limits != (None, None)
+        works = {
+            name: self._work(js, self._infos[name], begins[name], place, is_limited) for name, place in latest.items()
+        }
         shares = share({name: work.matches for name, work in works.items()}, limits.messages(works.values()))
         ends = {}
         for name, count in shares.items():
@@ -361,25 +365,31 @@ class JetStreamStreamReader(StreamReads):
             elif work.ahead is None or not count:
                 ends[name] = position_at(js, self._infos[name], seq) if count else begins[name]
             else:
-                subject = str(self.options.subject)
-                end = reach(js, self._infos[name], subject, latest[name].seq + 1, work.ahead, count)
-                ends[name] = position_at(js, self._infos[name], end - 1)
+                info = self._infos[name]
+                end = reach(js, info, self._filter(info), latest[name].seq + 1, work.ahead, count)
+                ends[name] = position_at(js, info, end - 1)
         plan = self.split_plan
         if any(work.ahead is not None for work in works.values()):
             plan = plan.among(sum(ends[name].seq - begins[name].seq for name in ends), sum(shares.values()))
         return begins, ends, plan
 
-    def _work(self, js: JetStream, info: StreamInfo, begin: StreamPosition, end: StreamPosition) -> Work:
-        """What a stream has after ``begin``, up to ``end``."""
-        span, subject = max(end.seq - begin.seq, 0), self.options.subject
-        if not span or subject is None or takes_all(info, subject):
-            return Work(span, span, mean_size(info) * span)
+    def _filter(self, info: StreamInfo) -> str | None:
+        """The subject, if it leaves anything of the stream out."""
+        return None if takes_all(info, self.options.subject) else self.options.subject
+
+    def _work(
+        self, js: JetStream, info: StreamInfo, begin: StreamPosition, end: StreamPosition, is_limited: bool
+    ) -> Work:
+        """What a stream has after ``begin``, up to ``end``. Where all is wanted, holes matter to limits alone."""
+        span, subject, size = max(end.seq - begin.seq, 0), self._filter(info), mean_size(info)
+        if not span or (subject is None and not (is_limited and has_holes(info))):
+            return Work(span, span, size * span)
         ahead = look_ahead(js, info, subject, begin.seq + 1)
         count = ahead.matches - look_ahead(js, info, subject, end.seq + 1).matches
         found = None if count > 0 else next_at_leader(js, info.config.name, subject, begin.seq + 1)
         if found is not None and found.seq <= end.seq:
-            return Work(span, span, mean_size(info) * span)  # of a replica that lags
-        return Work(span, max(count, 0), info.state.bytes / max(info.state.messages, 1) * count, ahead)
+            return Work(span, span, size * span)  # of a replica that lags
+        return Work(span, max(count, 0), size * max(count, 0), ahead)
 
     def _check_streams(self, since: Mapping[str, StreamPosition]) -> None:
         """OptionError, DataLossError when the checkpoint has streams that are not read, or not there any more."""
@@ -444,7 +454,10 @@ class JetStreamStreamReader(StreamReads):
         self._seen_at = monotonic()
 
     def _is_too_early(self, since: Mapping[str, StreamPosition], latest: Mapping[str, StreamPosition]) -> bool:
-        """Whether there is too little for a micro-batch, or nothing that matches."""
+        """Whether there is too little for a micro-batch, or nothing that matches.
+
+        Where nothing matches an offset moves all the same, now and then, so that retention does not pass it.
+        """
         waited = monotonic() - self._moved_at
         behind = {name: place for name, place in latest.items() if name not in since or not is_at(since[name], place)}
         if any(name not in since or place.identity != since[name].identity for name, place in behind.items()):
@@ -453,18 +466,17 @@ class JetStreamStreamReader(StreamReads):
         if not spans or min(spans) <= 0:
             return False
         least, subject = self.options.min_offsets_per_trigger, self.options.subject
-        if least is not None and waited < self.options.max_trigger_delay:
-            if sum(spans) < least:
-                return True
-            if subject is not None and self._client.request(lambda js: self._matches(js, since, behind)) < least:
-                return True
-        if subject is None or waited >= IDLE_OFFSET_MOVES:
+        if subject is not None and not any(
+            self._has_match(each, subject, since[each], behind[each]) for each in behind
+        ):
+            return waited < IDLE_OFFSET_MOVES and not any(is_ageing(self._infos[name], since[name]) for name in behind)
+        if least is None or waited >= self.options.max_trigger_delay:
             return False
-        return not any(self._has_match(name, subject, since[name], place) for name, place in behind.items())
+        return sum(spans) < least or self._client.request(lambda js: self._matches(js, since, behind)) < least
 
     def _matches(self, js: JetStream, since: Mapping[str, StreamPosition], until: Mapping[str, StreamPosition]) -> int:
         """How many messages match, in all streams."""
-        return sum(self._work(js, self._infos[name], since[name], place).matches for name, place in until.items())
+        return sum(self._work(js, self._infos[name], since[name], place, True).matches for name, place in until.items())
 
     def _has_match(self, stream: str, subject: str, since: StreamPosition, until: StreamPosition) -> bool:
         known = self._nothing_before.get(stream, since)
@@ -475,6 +487,11 @@ class JetStreamStreamReader(StreamReads):
                 return True
             self._nothing_before[stream] = until
         return False
+
+
+def is_ageing(info: StreamInfo, since: StreamPosition) -> bool:
+    """Whether retention may pass a position soon: more than half of what the stream holds came after it."""
+    return drops_oldest(info.config) and 2 * (info.state.last_seq - since.seq) > end_of(info) - first_of(info)
 
 
 class Work(NamedTuple):
@@ -505,8 +522,8 @@ class Limits(NamedTuple):
 
 
 def mean_size(info: StreamInfo) -> float:
-    """Bytes in a stream, with subjects and headers, for each of its sequences."""
-    return info.state.bytes / max(end_of(info) - first_of(info), 1)
+    """Bytes in a stream, with subjects and headers, for each of its messages."""
+    return info.state.bytes / max(info.state.messages, 1)
 
 
 def share(waiting: Mapping[str, int], most: int | None) -> dict[str, int]:

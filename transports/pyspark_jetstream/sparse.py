@@ -70,12 +70,12 @@ def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range)
     return replace(wanted, local=count > (whole.hi - whole.lo) * DENSE, matches=count)
 
 
-def has_holes(info: StreamInfo) -> bool:
-    """Whether many messages of a stream have been deleted, or overwritten."""
-    return info.state.messages < (end_of(info) - first_of(info)) * FULL
+def has_holes(info: StreamInfo, full: float = 1.0) -> bool:
+    """Whether messages of a stream have been deleted, or overwritten: more of them than ``full`` allows."""
+    return info.state.messages < (end_of(info) - first_of(info)) * full
 
 
-def reach(js: JetStream, info: StreamInfo, subject: str, hi: int, ahead: Ahead, most: int) -> int:
+def reach(js: JetStream, info: StreamInfo, subject: str | None, hi: int, ahead: Ahead, most: int) -> int:
     """The sequence before which ``most`` messages match, or somewhat fewer, but one at least: up to ``hi``.
 
     ``ahead``: what matches from where they begin.
@@ -105,7 +105,7 @@ def measured(js: JetStream, info: StreamInfo, tasks: Sequence[Range]) -> list[Ra
     if not tasks or len(tasks) > MAX_EDGES:
         return [*tasks]
     subject = None if tasks[0].local else tasks[0].subject
-    if subject is None and not has_holes(info):
+    if subject is None and not has_holes(info, FULL):
         return [*tasks]
     found = []
     following = 0  # the leader's next message
