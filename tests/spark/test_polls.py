@@ -14,10 +14,12 @@ from pyspark.errors import PySparkException
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.grammar.position import StreamPosition
+from jsproto.rules import position as rules
 from jsproto_io.sync import JetStream
-from pyspark_jetstream import JetStreamDataSource, _for_session
+from pyspark_jetstream import JetStreamDataSource, _for_session, planning
 from pyspark_jetstream import source as reading
 from pyspark_jetstream.offsets import SplitPlan, decode_offset
+from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.planning import DataLossError, Range, grouped, split
 from tests.marks import promise
 from tests.spark.conftest import Made, fill
@@ -155,8 +157,12 @@ def test_streams_are_found_while_a_query_runs(js: JetStream, stream: Made, sourc
     try:
         following = reader.latestOffset(end, None)
         assert decode_offset(following).keys() == {first, other}
+        js.create_stream(f"{first[:-1]}9", subjects=["unread"])
+        with pytest.raises(OptionError, match=f"stream {first[:-1]}9 does not answer Direct Gets"):
+            reader.latestOffset(end, None)
     finally:
         js.delete_stream(f"{first}x")
+        js.delete_stream(f"{first[:-1]}9")
     assert read(reader, reader.partitions(end, following)) == [1, 2, 3]
     assert read(reader, reader.partitions(end, following)) == [1, 2, 3]
     batch = source("", streamPattern=pattern).reader(COLUMNS)
@@ -178,6 +184,103 @@ def test_streams_are_found_while_a_query_runs(js: JetStream, stream: Made, sourc
     assert idle.latestOffset(none, None) == none
     for each in (reader, lenient, idle):
         each.stop()
+
+
+@pytest.fixture
+def two_streams(js: JetStream, stream: Made) -> tuple[str, str]:
+    return stream(5), stream(5)
+
+
+def options_for(kind: str, streams: tuple[str, str], **options: Any) -> tuple[str, dict[str, Any]]:
+    options |= {"startingOffsets": "earliest", "minPartitions": 1}
+    if kind == "named":
+        return ",".join(streams), options
+    return "", {"streamPattern": streams[0].removesuffix("0") + "[0-9]", **options}
+
+
+@promise("One answer proves no loss, because a leader that was replaced may tell its past.")
+@pytest.mark.parametrize("kind", ["named", "pattern"])
+def test_one_answer_does_not_end_a_query(
+    js: JetStream, two_streams: tuple[str, str], source: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A list lacks a stream, or a state is missing once. A stream that is gone stays so."""
+    one, other = two_streams
+    name, options = options_for(kind, two_streams)
+    readable, missing = planning._readable, list[str]()
+
+    def forgetful(stream: str, *arguments: Any) -> Any:
+        found = readable(stream, *arguments)
+        if stream not in missing:
+            return found
+        missing.remove(stream)
+        return None
+
+    monkeypatch.setattr(planning, "_readable", forgetful)
+    reader = source(name, **options).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    missing.append(other)
+    end = reader.latestOffset(start, None)
+    missing.append(other)
+    tasks = reader.partitions(start, end)
+    missing.append(other)
+    assert read(reader, tasks) == [1, 2, 3, 4, 5] * 2
+    assert not missing
+    with monkeypatch.context() as patch:
+        patch.setattr(JetStream, "stream_names", lambda _: [one])
+        assert reader.latestOffset(end, None) == end
+        reader.prepareForTriggerAvailableNow()
+        fill(js, one, 6, 6)
+        assert reader.latestOffset(end, None) == end
+    pauses: list[float] = []
+    monkeypatch.setattr(planning, "sleep", pauses.append)
+    js.delete_stream(other)
+    with pytest.raises(DataLossError, match=f"stream {other} is gone"):
+        reader.latestOffset(end, None)
+    with pytest.raises(DataLossError, match=f"stream {other} is gone"):
+        reader.partitions(start, end)
+    with pytest.raises(DataLossError, match=f"stream {other} is gone"):
+        read(reader, tasks)
+    assert pauses == [rules.ELECTION] * 3
+    reader.stop()
+    js.create_stream(other)
+
+
+@promise("`failOnDataLoss=false` goes on with what is there.")
+@pytest.mark.parametrize("kind", ["named", "pattern"])
+def test_a_query_goes_on_without_a_stream(
+    js: JetStream, two_streams: tuple[str, str], source: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It says so once. A stream that comes back is a new one. At its start a stream that it names must be there."""
+    one, other = two_streams
+    name, options = options_for(kind, two_streams, failOnDataLoss=False, subject="*.1")
+    reader = source(name, **options).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    tasks = reader.partitions(start, end)
+    config = js.stream_info(other).config
+    js.delete_stream(other)
+    with pytest.warns(UserWarning, match=f"stream {other} is gone"):
+        assert read(reader, reader.partitions(start, end)) == [1]
+    with pytest.warns(UserWarning, match=f"stream {other} is gone"):
+        assert read(reader, tasks) == [1]
+    fill(js, one, 6, 6)
+    with pytest.warns(UserWarning, match=f"stream {other} is gone"):
+        following = reader.latestOffset(end, None)
+    assert decode_offset(following).keys() == {one}
+    assert read(reader, reader.partitions(end, following)) == []
+    monkeypatch.setattr(planning, "sleep", None)
+    assert reader.latestOffset(following, None) == following
+    if kind == "named":
+        later = source(name, **options).streamReader(COLUMNS)
+        with pytest.raises(OptionError, match=f"there is no stream {other}"):
+            later.prepareForTriggerAvailableNow()
+        with pytest.raises(OptionError, match=f"there is no stream {other}"):
+            later.latestOffset(following, None)
+        later.stop()
+    js.create_stream(config.name, subjects=config.subjects, allow_direct=True, allow_batched=True)
+    fill(js, other, 1, 2)
+    assert read(reader, reader.partitions(following, reader.latestOffset(following, None))) == [1]
+    reader.stop()
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 12), st.integers(1, 60))

@@ -458,7 +458,7 @@ class Asked:
         self.old: list[StreamInfo] = []
         readable, message = planning._readable, planning.next_at_leader
 
-        def info(*arguments: Any) -> StreamInfo:
+        def info(*arguments: Any) -> StreamInfo | None:
             self.infos += 1
             found = readable(*arguments)
             return self.old.pop() if self.old else found

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import sleep
@@ -86,33 +86,63 @@ class Range:
 
 def look_up(js: JetStream, stream: str) -> StreamInfo:
     """The stream, which must answer Direct Gets. OptionError with one line when it does not."""
-    return look_up_all(js, [stream])[stream]
+    found = _look_up_all(js, [stream])
+    if not found:
+        raise _no_stream(stream)
+    return found[stream]
 
 
-def wanted_streams(js: JetStream, options: ReadOptions) -> dict[str, StreamInfo]:
-    """The streams that are read: those that the options name, or those that match a pattern now."""
+def _no_stream(stream: str) -> OptionError:
+    return OptionError(f"there is no stream {stream}")
+
+
+def wanted_streams(
+    js: JetStream, options: ReadOptions, known: Collection[str] = (), *, is_begin: bool = True
+) -> dict[str, StreamInfo]:
+    """The streams that are read: those that the options name, or those that match a pattern now. OptionError.
+
+    ``known``: those that a query has read. One that is gone is left out. Others that the options name must be there
+    when it begins (``is_begin``).
+    """
     names: Sequence[str] = options.streams
     if options.stream_pattern is not None:
-        names = [name for name in js.stream_names() if re.fullmatch(options.stream_pattern, name)]
-    return look_up_all(js, names)
+        listed = {*js.stream_names(), *known}
+        names = sorted(name for name in listed if re.fullmatch(options.stream_pattern, name))
+    found = look_up_all(js, names, known)
+    missing = [name for name in names if name not in found and name not in known]
+    if missing and options.stream_pattern is None and is_begin:
+        raise _no_stream(missing[0])
+    return found
 
 
-def look_up_all(js: JetStream, streams: Sequence[str]) -> dict[str, StreamInfo]:
-    """The same of several streams, all asked at once."""
+def look_up_all(js: JetStream, streams: Sequence[str], known: Collection[str]) -> dict[str, StreamInfo]:
+    """The states of those streams that are there, all asked at once. OptionError when one does not answer Direct Gets.
+
+    A ``known`` one is gone when a second answer, after an election, says so, too.
+    """
+    found = _look_up_all(js, streams)
+    if {*streams}.intersection(known) - found.keys():
+        sleep(rule.ELECTION)
+        found = _look_up_all(js, streams)
+    return found
+
+
+def _look_up_all(js: JetStream, streams: Sequence[str]) -> dict[str, StreamInfo]:
     core, connection = js._core, js._connection
 
     def ask(now: float) -> list[Ticket[StreamInfo]]:
         return [core.stream_info(stream, now=now, timeout=core.timeout) for stream in streams]
 
     tickets = connection._call_with_room(ask, limit=core.timeout)
-    return {stream: _readable(stream, connection, each) for stream, each in zip(streams, tickets, strict=True)}
+    answers = {stream: _readable(stream, connection, each) for stream, each in zip(streams, tickets, strict=True)}
+    return {stream: info for stream, info in answers.items() if info is not None}
 
 
-def _readable(stream: str, connection: Any, asked: Ticket[StreamInfo]) -> StreamInfo:
+def _readable(stream: str, connection: Any, asked: Ticket[StreamInfo]) -> StreamInfo | None:
     try:
-        info = connection._wait(asked)
+        info: StreamInfo = connection._wait(asked)
     except StreamNotFoundError:
-        raise OptionError(f"there is no stream {stream}") from None
+        return None
     if not (info.config.allow_direct or (info.config.mirror is not None and info.config.mirror_direct)):
         raise OptionError(f"stream {stream} does not answer Direct Gets: update it with allow_direct=True")
     return info
@@ -263,6 +293,13 @@ def first_after(js: JetStream, info: StreamInfo, position: StreamPosition) -> in
     Without a witness that is not known, and it is the end.
     """
     return end_of(info) if position.witness is None else first_at(js, info, position.witness + 1)
+
+
+def report_gone(options: ReadOptions, streams: Collection[str]) -> None:
+    """DataLossError that these streams are gone, or a warning for each if loss may be passed over."""
+    more = "" if options.stream_pattern is None else ", or does not match streamPattern any more"
+    for stream in sorted(streams):
+        report_loss(options, f"stream {stream} is gone{more}")
 
 
 def report_loss(options: ReadOptions, what: str) -> None:

@@ -32,9 +32,10 @@ from pyspark_jetstream.planning import (
     Range,
     first_after,
     first_of,
-    look_up,
+    look_up_all,
     next_at_leader,
     proved,
+    report_gone,
     report_loss,
 )
 
@@ -90,7 +91,11 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
 
 def _proved_end(js: JetStream, wanted: Range, options: ReadOptions) -> tuple[int, IfDropped]:
     """The sequence before which messages are those that were planned, and what a moved front means. DataLossError."""
-    verdict, info = proved(js, look_up(js, wanted.stream), wanted.end)
+    found = look_up_all(js, [wanted.stream], [wanted.stream])
+    if not found:
+        report_gone(options, [wanted.stream])
+        return wanted.lo, "skip"
+    verdict, info = proved(js, found[wanted.stream], wanted.end)
     if_dropped: IfDropped = "error" if options.fail_on_data_loss and drops_front(info.config) else "skip"
     if verdict is Verdict.RECREATED:
         report_loss(options, f"stream {wanted.stream} was made anew while it was read")

@@ -58,7 +58,7 @@ from pyspark_jetstream.planning import (
     look_up_all,
     next_at_leader,
     position_at,
-    report_loss,
+    report_gone,
     split,
     takes_all,
     wanted_streams,
@@ -308,12 +308,16 @@ class JetStreamStreamReader(StreamReads):
         return end
 
     def _latest(self, start: dict[str, Any] | None, limit: Any) -> dict[str, Any]:
-        self._refresh_infos()
         begin = self._begun if start is None else start
         if begin is None:  # before 4.2, of the first micro-batch
-            return self._encoded(self._ends(), decode_offset(self.initialOffset()))
+            begin = self.initialOffset()
+            self._refresh_infos(decode_offset(begin))
+            return self._encoded(self._ends(), decode_offset(begin))
         since = decode_offset(begin)
-        self._check_streams(since)
+        self._refresh_infos(since)
+        if self.options.stream_pattern is None:
+            check_streams(since, self.options.streams)
+        report_gone(self.options, since.keys() - self._infos.keys())
         if self._until is None and self._is_too_early(since, self._ends()):
             return begin
         limits = self._limits(start is None, limit)
@@ -349,7 +353,7 @@ class JetStreamStreamReader(StreamReads):
                 begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
                 if self._until is not None and not is_at(begins[name], since[name]):
                     self._until[name] = end_position(self._infos[name])
-        latest = self._ends() if self._until is None else self._until
+        latest = self._ends() if self._until is None else {**since, **self._until}  # one may have been overlooked
         latest = {name: place for name, place in latest.items() if name in begins}
         is_limited = limits != (None, None)
         works = {
@@ -391,13 +395,6 @@ class JetStreamStreamReader(StreamReads):
             return Work(span, span, size * span)  # of a replica that lags
         return Work(span, max(count, 0), size * max(count, 0), ahead)
 
-    def _check_streams(self, since: Mapping[str, StreamPosition]) -> None:
-        """OptionError, DataLossError when the checkpoint has streams that are not read, or not there any more."""
-        if self.options.stream_pattern is None:
-            check_streams(since, self.options.streams)
-        elif gone := sorted(since.keys() - self._infos.keys()):
-            report_loss(self.options, f"stream {gone[0]} is gone, or does not match streamPattern any more")
-
     def _ends(self) -> dict[str, StreamPosition]:
         return {name: end_position(info) for name, info in self._infos.items()}
 
@@ -435,7 +432,9 @@ class JetStreamStreamReader(StreamReads):
     ) -> Sequence[InputPartition]:
         planned = []
         moved = [name for name, end in until.items() if name not in since or not is_at(since[name], end)]
-        for stream, info in look_up_all(js, moved).items():
+        infos = look_up_all(js, moved, moved)
+        report_gone(self.options, {*moved} - infos.keys())
+        for stream, info in infos.items():
             end = until[stream]
             logged = since.get(stream) or StreamPosition(stream, first_of(info) - 1)
             begin, info = begin_at(js, info, logged, self.options)
@@ -448,9 +447,10 @@ class JetStreamStreamReader(StreamReads):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
 
-    def _refresh_infos(self) -> None:
-        """Ask for the state of the streams, of all at once."""
-        self._infos = self._client.request(lambda js: wanted_streams(js, self.options))
+    def _refresh_infos(self, known: Collection[str] = ()) -> None:
+        """Ask for the state of the streams, of all at once. The query has ``known`` some of them."""
+        is_begin = not self._infos
+        self._infos = self._client.request(lambda js: wanted_streams(js, self.options, known, is_begin=is_begin))
         self._seen_at = monotonic()
 
     def _is_too_early(self, since: Mapping[str, StreamPosition], latest: Mapping[str, StreamPosition]) -> bool:
@@ -458,9 +458,11 @@ class JetStreamStreamReader(StreamReads):
 
         Where nothing matches an offset moves all the same, now and then, so that retention does not pass it.
         """
+        if since.keys() != latest.keys():
+            return False
         waited = monotonic() - self._moved_at
-        behind = {name: place for name, place in latest.items() if name not in since or not is_at(since[name], place)}
-        if any(name not in since or place.identity != since[name].identity for name, place in behind.items()):
+        behind = {name: place for name, place in latest.items() if not is_at(since[name], place)}
+        if any(place.identity != since[name].identity for name, place in behind.items()):
             return False
         spans = [place.seq - since[name].seq for name, place in behind.items()]
         if not spans or min(spans) <= 0:
