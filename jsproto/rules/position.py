@@ -6,6 +6,8 @@
 * The message at the position with another time is another message: the stream came back shorter, and grew again.
 * The message at the position may be gone. If the stream begins after it, retention or a purge took it.
   Otherwise it was deleted, overwritten or has expired by itself, and all later messages are there.
+* Where age alone takes the front, messages younger than ``max_age`` were not taken. Those after a position are no older
+  than its witness. So as long as that is young, they have gone by themselves.
 * Where it is gone, the first message stored after its time decides: with a lower sequence, the stream came back
   shorter. Messages of one moment keep their order. A clock that was set back by a change of leaders looks the same.
 * The state of a stream has the time of its last message, deleted or not (FACTS.md F6.20). So a position at the end is
@@ -18,6 +20,8 @@ until the network heals: nobody sees that.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
 from typing import Final, Self
 
 from jsproto._event import event
@@ -32,6 +36,8 @@ from jsproto.grammar.times import format_timestamp, parse_timestamp
 
 ELECTION: Final = 4.0
 """Seconds: longer than a leader that was replaced goes on answering. A heartbeat of its successor comes within 1 s."""
+CLOCKS: Final = 1.0
+"""Seconds by which the clocks of two leaders of a stream may differ."""
 GONE_AT: Final = -(2**63)
 """Stands for the time of a message that is not there. No time stamp is so early."""
 
@@ -62,7 +68,8 @@ class StreamFacts:
 
     Attributes: ``identity``, ``first_seq``, ``last_seq``, ``last_time`` (of the last message, deleted or not; None:
     there never was one), ``drops_front`` (whether a later beginning means that messages were lost), ``since`` (a time
-    before all of its messages; None: unknown). Times are in nanoseconds since the epoch.
+    before all of its messages; None: unknown), ``young`` (when age alone drops the front: what was stored from then on
+    is too young for it; None: unknown, or else). Times are in nanoseconds since the epoch.
     """
 
     identity: str | None
@@ -71,6 +78,7 @@ class StreamFacts:
     last_time: int | None
     drops_front: bool = True
     since: int | None = None
+    young: int | None = None
 
     @classmethod
     def of(cls, info: StreamInfo, identity: str | None = None) -> Self:
@@ -78,7 +86,8 @@ class StreamFacts:
         ``created``.
         """
         state, created = info.state, identity if identity is not None else identity_of(info)
-        return cls(created, state.first_seq, state.last_seq, state.last_ts, drops_front(info.config), _since(info))
+        drops, since, young = drops_front(info.config), _since(info), _young(info)
+        return cls(created, state.first_seq, state.last_seq, state.last_ts, drops, since, young)
 
     def position(self, stream: str) -> StreamPosition:
         """The position at the end of the stream."""
@@ -87,6 +96,16 @@ class StreamFacts:
     def missing(self, position: StreamPosition) -> int:
         """How many sequences after the position have gone from the stream's front."""
         return max(self.first_seq - position.seq - 1, 0)
+
+    def spares(self, since: int | None) -> float:
+        """For how many seconds the stream drops nothing from its front that was stored at ``since`` or later.
+
+        ``inf``: never. 0: it may have. ``since``: in nanoseconds since the epoch. None: unknown.
+        """
+        if not self.drops_front:
+            return inf
+        since = self.since if since is None else since
+        return 0.0 if since is None or self.young is None else max(since - self.young, 0) / 1e9
 
 
 def identity_of(info: StreamInfo) -> str | None:
@@ -120,6 +139,14 @@ def drops_oldest(config: StreamConfig) -> bool:
     return config.discard != "new" and (_is_set(config.max_msgs) or _is_set(config.max_bytes))
 
 
+def _young(info: StreamInfo) -> int | None:
+    """From when on messages are too young to be dropped, where nothing else but age drops the front."""
+    config, age = info.config, info.config.max_age
+    if info.ts is None or not age or drops_front(replace(config, max_age=None)):
+        return None
+    return info.ts - round((age - CLOCKS) * 1e9)
+
+
 def _is_set(limit: float | None) -> bool:
     return limit is not None and limit > 0
 
@@ -147,7 +174,7 @@ def judge(
         verdict = _judge_witness(position, facts, at, first_since)
         if verdict is not None:
             return verdict
-    if facts.drops_front and facts.missing(position):
+    if facts.missing(position) and not facts.spares(position.witness):
         return Verdict.DROPPED
     if position.seq and position.witness is None:
         return Verdict.UNPROVEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -93,6 +94,36 @@ def test_how_much_is_missing() -> None:
 )
 def test_whose_front_is_dropped(config: dict[str, Any], drops: bool) -> None:
     assert drops_front(StreamConfig("S", **{"retention": "limits", **config})) is drops
+
+
+HOUR = 3_600 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("config", "since", "seconds"),
+    [
+        ({}, 9 * HOUR, 0.0),
+        ({"max_msgs_per_subject": 1}, None, inf),
+        ({"max_age": 3_600.0}, 9 * HOUR, 0.0),  # only a purge can, as well
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1}, 9 * HOUR, 3_599.0),
+        ({"max_age": 3_600.0, "allow_msg_ttl": True}, 9 * HOUR, 3_599.0),
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1}, 8 * HOUR + 10**9 + 1, 1e-9),
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1}, 8 * HOUR + 10**9, 0.0),
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1}, 7 * HOUR, 0.0),
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1}, None, 1_799.0),  # all are younger than the stream
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1, "mirror": {"name": "O"}}, None, 0.0),
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1, "max_bytes": 100}, 9 * HOUR, 0.0),
+        ({"max_age": 3_600.0, "max_msgs_per_subject": 1, "retention": "interest"}, 9 * HOUR, 0.0),
+    ],
+)
+def test_how_long_the_front_is_spared(config: dict[str, Any], since: int | None, seconds: float) -> None:
+    wanted = StreamConfig("S", **{"retention": "limits", **config})
+    info = StreamInfo(wanted, created=9 * HOUR - HOUR // 2, state=StreamState(first_seq=12, last_seq=20), ts=9 * HOUR)
+    facts = replace(StreamFacts.of(info), since=None) if since is not None else StreamFacts.of(info)
+    assert facts.spares(since) == seconds
+    assert StreamFacts.of(replace(info, ts=None)).spares(since) == (inf if seconds == inf else 0)
+    position = StreamPosition("S", 10, facts.identity, since)
+    assert judge(position, facts) is not (Verdict.DROPPED if seconds else Verdict.GONE)
 
 
 def test_the_facts_of_an_answer() -> None:

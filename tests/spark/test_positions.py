@@ -11,8 +11,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from jsproto.server.access import Access, Permissions, User
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
 from jsproto_io.testing import MemoryServer, serve
-from pyspark_jetstream import JetStreamDataSource, planning
+from pyspark_jetstream import JetStreamDataSource, planning, ranges
 from pyspark_jetstream.offsets import decode_offset
 from pyspark_jetstream.planning import DataLossError
 from tests.effort import examples
@@ -603,7 +604,7 @@ def test_a_user_who_may_not_ask_the_leader() -> None:
         reader.stop()
 
 
-@promise("A stream that only `max_msgs_per_subject` or TTLs limit")
+@promise("A stream that only `max_msgs_per_subject` or TTLs of messages limit")
 @pytest.mark.parametrize("config", [{"max_msgs_per_subject": 1}, {"allow_msg_ttl": True}])
 def test_messages_that_go_one_by_one_are_no_loss(made: Any, config: dict[str, Any]) -> None:
     """A key of a bucket is overwritten before planning, or before the task looks. What is left is read."""
@@ -628,6 +629,99 @@ def test_messages_that_go_one_by_one_are_no_loss(made: Any, config: dict[str, An
     assert read(reader, tasks) == read(batch, of_batch) == [18, 19, 20]
 
 
+LAST_VALUES: Any = {"max_msgs_per_subject": 1, "max_age": 3_600.0}
+
+
+class Clock:
+    """A stream's leader, and this machine, are ``ahead`` by so many seconds. The stream is a day old."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead = 0.0
+        readable = planning._readable
+
+        def later(*arguments: Any) -> StreamInfo:
+            info = readable(*arguments)
+            assert info.ts is not None
+            assert info.created is not None
+            return replace(info, ts=info.ts + round(self.ahead * 1e9), created=info.created - 86_400 * 10**9)
+
+        monkeypatch.setattr(planning, "_readable", later)
+        monkeypatch.setattr(ranges, "monotonic", lambda: monotonic() + self.ahead)
+
+
+@promise("Where `max_age`, which is a bucket's TTL, takes the front as well, what is younger was overwritten")
+def test_keys_of_a_bucket_with_a_ttl(monkeypatch: pytest.MonkeyPatch, server_for: Any) -> None:
+    """They are overwritten before planning, and before a task looks, in its first micro-batch, too."""
+    Clock(monkeypatch)
+    server: Any = server_for()
+    with connect(server.url) as nc:
+        stream = Stream(server, nc.jetstream(), persist_mode=None, **LAST_VALUES)
+        stream.fill(5)
+        reader = stream.reader()
+        start, end = planned(reader)
+        stream.fill(1)
+        tasks = reader.partitions(start, end)
+        stream.fill(1)
+        assert read(reader, tasks) == [3, 4, 5]
+        stream.fill(5)
+        following = reader.latestOffset(end, None)
+        stream.fill(2)
+        tasks = reader.partitions(end, following)
+        batch = JetStreamDataSource({"servers": server.url, "stream": "S", "startingOffsets": '{"S": 11}'})
+        of_batch = batch.reader(COLUMNS).partitions()
+        stream.fill(2)
+        assert read(reader, tasks) == [12]
+        assert read(batch.reader(COLUMNS), of_batch) == [12, 13, 14]
+        stream.stop()
+
+
+@promise("After a pause longer than `max_age` that cannot be told, unless the query was looking.")
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_an_offset_that_is_too_old_to_tell(monkeypatch: pytest.MonkeyPatch, made: Any, is_seen: bool) -> None:
+    clock, stream = Clock(monkeypatch), made(**LAST_VALUES)
+    stream.fill(5)
+    reader = stream.reader()
+    _, end = planned(reader)
+    clock.ahead = 3_590.0
+    stream.fill(7)
+    following = reader.latestOffset(end, None)
+    tasks = reader.partitions(end, following)
+    assert read(reader, tasks) == [8, 9, 10, 11, 12]
+    clock.ahead = 3_600.0
+    with pytest.raises(DataLossError, match="begins at sequence 8, but 6 was to be read next"):
+        reader.partitions(end, following)
+    with pytest.raises(DataLossError, match="messages 6 to 7 are not in the stream any more"):
+        read(reader, tasks)
+    if is_seen:
+        assert reader.latestOffset(following, None) == following
+    stream.fill(7)
+    end, following = following, reader.latestOffset(following, None)
+    told = pytest.raises(DataLossError, match="begins at sequence 15, but 13 was to be read next")
+    with nullcontext() if is_seen else told:
+        assert read(reader, reader.partitions(end, following)) == [15, 16, 17, 18, 19]
+
+
+@promise("Where `max_age`, which is a bucket's TTL, takes the front as well, what is younger was overwritten")
+@pytest.mark.parametrize("pause", [0.0, 3_600.0])
+def test_a_task_during_which_its_messages_grow_old(monkeypatch: pytest.MonkeyPatch, made: Any, pause: float) -> None:
+    """What goes after that may be lost, and so it is told."""
+    clock, stream = Clock(monkeypatch), made(max_msgs_per_subject=7, max_age=3_600.0)
+    stream.fill(30)
+    reader = stream.reader(minPartitions=1, batchSize=10, maxBytes=700)
+    (task,) = reader.partitions(*planned(reader))
+    rows = reader.read(task)
+    found = [int(data) for data in next(rows).column("data").to_pylist()]
+    assert found == [*range(1, found[-1] + 1)]
+    stream.fill(25)
+    clock.ahead = pause
+    if pause:
+        with pytest.raises(DataLossError, match=f"messages {found[-1] + 1} to 20 are not in the stream any more"):
+            list(rows)
+    else:
+        left = [int(data) for batch in rows for data in batch.column("data").to_pylist()]
+        assert left[-10:] == [*range(21, 31)]
+
+
 def test_a_witness_of_a_message_that_is_gone(made: Any) -> None:
     """Whatever takes its place later comes later. What came after it did not."""
     stream = made()
@@ -641,7 +735,7 @@ def test_a_witness_of_a_message_that_is_gone(made: Any) -> None:
     times = {message.seq: message.timestamp for message in stream.js.get_batch("S")}
     last, of_gone = info.state.last_ts, times[6] - 1
     assert [place.witness for place in places] == [
-        None, times[1], times[2], times[3], of_gone, of_gone, *(times[seq] for seq in (6, 7, 8)), last, last
+        times[1] - 1, times[1], times[2], times[3], of_gone, of_gone, *(times[seq] for seq in (6, 7, 8)), last, last
     ]  # fmt: skip
     assert all(planning.proved(stream.js, info, place)[0] not in rules.NEGATIVE for place in places)
 

@@ -57,7 +57,8 @@ class Range:
     ``end``: the last position of the read that the range is a part of, which proves that the stream is still as it was
     planned. ``subject``: only what matches it. The task filters if the range is ``local``, otherwise the server does.
     ``count``: how many messages it has. None: that is not known. ``matches``: about how many. ``begin``: what is before
-    that is not read, because it is gone, or nothing.
+    that is not read, because it is gone, or nothing. ``since``: nothing of the read was stored earlier, in nanoseconds
+    since the epoch. None: unknown.
     """
 
     lo: int
@@ -68,6 +69,7 @@ class Range:
     count: int | None = None
     begin: int = 0
     matches: int | None = None
+    since: int | None = None
 
     @property
     def first(self) -> int:
@@ -214,9 +216,11 @@ def position_at(js: JetStream, info: StreamInfo, seq: int) -> StreamPosition:
     Within the stream the leader is asked for the witness. A message that is gone has the moment before the next one
     for a witness: whatever takes its place later comes later. A user who may not ask gets a position without.
     """
-    end = end_position(info)
+    end, first_ts = end_position(info), info.state.first_ts
     if seq == end.seq:
         return end
+    if seq == first_of(info) - 1 and first_ts is not None:
+        return replace(end, seq=seq, witness=first_ts - 1)
     witness = None
     if seq > 0:
         try:
@@ -251,12 +255,19 @@ def _asked(js: JetStream, info: StreamInfo, check: PositionCheck) -> Verdict:
 
 
 def begin_at(
-    js: JetStream, info: StreamInfo, since: StreamPosition, options: ReadOptions, *, front: bool = True
+    js: JetStream,
+    info: StreamInfo,
+    since: StreamPosition,
+    options: ReadOptions,
+    *,
+    front: bool = True,
+    ended_at: int | None = None,
 ) -> tuple[StreamPosition, StreamInfo]:
     """After which position to begin, when ``since`` was wanted, and the state of the stream by which that is decided.
 
     DataLossError when messages after it are gone, or it means others now, unless loss may be passed over. ``front``:
-    the stream keeps all from there on, so that a first message after it is a loss.
+    the stream keeps all from there on, so that a first message after it is a loss. ``ended_at``: a time at which the
+    stream ended there, in nanoseconds since the epoch. None: unknown.
     """
     verdict, info = proved(js, info, since)
     first, where = first_of(info), f"stream {info.config.name}"
@@ -266,7 +277,7 @@ def begin_at(
     if verdict is Verdict.ROLLED_BACK:
         report_loss(options, _set_back(info, since))
         return position_at(js, info, first_after(js, info, since) - 1), info
-    if verdict is Verdict.DROPPED and front:
+    if verdict is Verdict.DROPPED and front and not StreamFacts.of(info).spares(ended_at):
         report_loss(options, f"{where} begins at sequence {first}, but {since.seq + 1} was to be read next")
         return position_at(js, info, first - 1), info
     if verdict is Verdict.UNPROVEN and since.identity is not None:

@@ -6,8 +6,9 @@ Rules:
 * A read that breaks off goes on after the last message it gave, a few times in a row.
 * A page may end early because a replica lags. So the end of the stream counts only when the leader says the same. If
   not, the leader gives the next messages, and then the replicas are asked again.
-* Messages that have gone from the front of the rest are data loss, except in streams that drop them one by one
-  (``drops_front``). What was deleted inside of it leaves no trace.
+* Messages that have gone from the front of the rest are data loss, except in streams that drop them one by one, and
+  as long as they are too young for another reason (``StreamFacts.spares``). What was deleted inside of it leaves no
+  trace.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).
 """
@@ -16,13 +17,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from math import inf
+from time import monotonic
 from typing import Final
 
 from jsproto.client.read.plans import IfDropped
 from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError, MirrorAnswerError, StreamRecreatedError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
-from jsproto.rules.position import Verdict, drops_front
+from jsproto.rules.position import StreamFacts, Verdict
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient
 from pyspark_jetstream.options import MARKER, ReadOptions
@@ -54,13 +57,17 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
     retries = Retries(options.num_retries)
     at, hi, is_proved = wanted.first, wanted.hi, False
     if_dropped: IfDropped = "error"
+    until = inf
     while at < hi:
         try:
             if not is_proved:
-                hi, if_dropped = _proved_end(js, wanted, options)
+                hi, spared = _proved_end(js, wanted, options)
+                if_dropped, until = ("skip", monotonic() + spared) if spared else ("error", inf)
                 is_proved = True
                 continue
             for columns in _pages(js, wanted, at, hi, options, if_dropped):
+                if monotonic() >= until:
+                    break
                 if columns.seqs[-1] >= hi:
                     inside = columns.first(bisect_left(columns.seqs, hi))
                     at = hi
@@ -71,6 +78,9 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
                 yield columns
             if at >= hi:
                 return
+            if monotonic() >= until:  # what is gone from here on may have been old enough
+                is_proved = False
+                continue
             columns = _of_leader(js, wanted, at, hi, if_dropped)
             if not columns.seqs:
                 return
@@ -89,22 +99,24 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
         retries.wait(nc)
 
 
-def _proved_end(js: JetStream, wanted: Range, options: ReadOptions) -> tuple[int, IfDropped]:
-    """The sequence before which messages are those that were planned, and what a moved front means. DataLossError."""
+def _proved_end(js: JetStream, wanted: Range, options: ReadOptions) -> tuple[int, float]:
+    """The sequence before which messages are those that were planned, and for how many seconds a moved front is no
+    loss. DataLossError.
+    """
     found = look_up_all(js, [wanted.stream], [wanted.stream])
     if not found:
         report_gone(options, [wanted.stream])
-        return wanted.lo, "skip"
+        return wanted.lo, inf
     verdict, info = proved(js, found[wanted.stream], wanted.end)
-    if_dropped: IfDropped = "error" if options.fail_on_data_loss and drops_front(info.config) else "skip"
+    spared = StreamFacts.of(info).spares(wanted.since) if options.fail_on_data_loss else inf
     if verdict is Verdict.RECREATED:
         report_loss(options, f"stream {wanted.stream} was made anew while it was read")
-        return wanted.lo, if_dropped
+        return wanted.lo, spared
     if verdict is Verdict.ROLLED_BACK:
         what = f"it is not the same up to sequence {wanted.end.seq} any more"
         report_loss(options, f"stream {wanted.stream} was set back while it was read: {what}")
-        return min(wanted.hi, first_after(js, info, wanted.end)), if_dropped
-    return wanted.hi, if_dropped
+        return min(wanted.hi, first_after(js, info, wanted.end)), spared
+    return wanted.hi, spared
 
 
 def _pages(

@@ -223,7 +223,8 @@ class JetStreamReader(Reads, DataSourceReader):
             hi = min(end_before(js, info, options), end_of(info))
             lo, hi = self.bounded(js, info, begin.seq + 1, hi)
             if lo < hi:
-                planned.append(Planned(info, Range(lo, hi, position_at(js, info, hi - 1)), lo))
+                since = position_at(js, info, lo - 1).witness
+                planned.append(Planned(info, Range(lo, hi, position_at(js, info, hi - 1), since=since), lo))
         return self.tasks(js, planned)
 
     def bounded(self, js: JetStream, info: StreamInfo, lo: int, hi: int) -> tuple[int, int]:
@@ -273,6 +274,7 @@ class JetStreamStreamReader(StreamReads):
         self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
         self._moved_at = monotonic()  # when a micro-batch was planned
         self._nothing_before: dict[str, StreamPosition] = {}  # no message from the offset to there matches
+        self._ended: dict[str, tuple[StreamPosition, int | None]] = {}  # where a stream was seen to end, and when
         self._infos: dict[str, StreamInfo] = {}  # as last seen
         self._seen_at = monotonic()  # when that was
         self._pause = 0.0  # seconds until they are looked at again
@@ -349,6 +351,8 @@ class JetStreamStreamReader(StreamReads):
                 begins[name] = position_at(js, info, first_of(info) - 1)
             elif is_at(since[name], end_position(info)):  # idle: there is nothing to prove it for
                 begins[name] = since[name]
+                if info.config.mirror is None:  # whose next messages may be older
+                    self._ended[name] = since[name], info.ts
             else:
                 begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
                 if self._until is not None and not is_at(begins[name], since[name]):
@@ -437,11 +441,14 @@ class JetStreamStreamReader(StreamReads):
         for stream, info in infos.items():
             end = until[stream]
             logged = since.get(stream) or StreamPosition(stream, first_of(info) - 1)
-            begin, info = begin_at(js, info, logged, self.options)
+            place, ended_at = self._ended.get(stream, (None, None))
+            ended_at = ended_at if place == logged else None
+            begin, info = begin_at(js, info, logged, self.options, ended_at=ended_at)
             if end.identity != begin.identity:  # planned before the stream was made anew: nothing of that is there
                 continue
             lo = begin.seq if logged.identity != end.identity else min(begin.seq, logged.seq)
-            planned.append(Planned(info, Range(lo + 1, end.seq + 1, end), begin.seq + 1))
+            after = max(filter(None, (begin.witness, ended_at)), default=None)
+            planned.append(Planned(info, Range(lo + 1, end.seq + 1, end, since=after), begin.seq + 1))
         return self.tasks(js, planned, recorded)
 
     def commit(self, end: dict[str, Any]) -> None:
