@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from jsproto.client.read.proof import prove
-from jsproto.errors import ConnectionLostError
+from jsproto.errors import ConnectionLostError, NoRespondersError
 from jsproto.grammar.config import StreamInfo
 from jsproto.rules import position as rules
 from jsproto.server.access import Access, Permissions, User
@@ -31,10 +31,11 @@ from jsproto_io.sync import JetStream, connect
 from jsproto_io.testing import MemoryServer, serve
 from pyspark_jetstream import JetStreamDataSource, planning, ranges
 from pyspark_jetstream.offsets import decode_offset
+from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.planning import DataLossError
 from tests.effort import examples
 from tests.marks import promise
-from tests.servers import recreate_stream
+from tests.servers import NEWEST, OLDER, recreate_stream
 from tests.spark.test_tasks import COLUMNS, Faults, read
 
 pytestmark = [
@@ -457,7 +458,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.infos = self.messages = 0
         self.old: list[StreamInfo] = []
-        readable, message = planning._readable, planning.next_at_leader
+        readable, message = planning._readable, JetStream.get_msg
 
         def info(*arguments: Any) -> StreamInfo | None:
             self.infos += 1
@@ -475,13 +476,13 @@ class Asked:
                 self.messages += 1
                 answer = yield wanted
 
-        def next_at_leader(*arguments: Any) -> Any:
+        def get_msg(*arguments: Any, **keywords: Any) -> Any:
             self.messages += 1
-            return message(*arguments)
+            return message(*arguments, **keywords)
 
         monkeypatch.setattr(planning, "_readable", info)
         monkeypatch.setattr(planning, "prove", proving)
-        monkeypatch.setattr(planning, "next_at_leader", next_at_leader)
+        monkeypatch.setattr(JetStream, "get_msg", get_msg)
 
     def take(self) -> tuple[int, int]:
         """How many states and messages were asked for since the last time."""
@@ -602,6 +603,79 @@ def test_a_user_who_may_not_ask_the_leader() -> None:
         with pytest.warns(UserWarning, match="nothing proves that sequence 10"):
             assert read(reader, reader.partitions(end, reader.latestOffset(end, None))) == wanted[10:]
         reader.stop()
+
+
+DENIED = """authorization { users: [
+    {user: all, password: x}
+    {user: some, password: x, permissions: {publish: {deny: ["$JS.API.STREAM.MSG.GET.>"]}}}
+    {user: less, password: x, permissions: {publish: {deny: ["$JS.API.STREAM.MSG.GET.>", "$JS.API.DIRECT.GET.>"]}}}
+]}"""
+
+
+@pytest.fixture(scope="module")
+def denying() -> Iterator[NatsServer]:
+    with NatsServer(config=DENIED) as server:
+        yield server
+
+
+@promise("Where only the leader's word ends a read, that user's replicas are believed, and a warning says so.")
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"startingOffsets": "earliest"}, [*range(1, 29)]),
+        ({"startingOffsets": "earliest", "subject": "S.3"}, [3, 8, 13, 18, 23, 28]),
+        ({"startingOffsets": "earliest", "subject": "S.*"}, [*range(1, 29)]),
+        ({"startingOffsets": "earliest", "subject": "S.none"}, []),
+        ({"startingTimestamp": "1970-01-01T00:00:00Z"}, [*range(1, 29)]),
+        ({"startingTimestamp": "2200-01-01T00:00:00Z"}, []),
+    ],
+)
+def test_reads_of_a_user_who_may_not_ask_the_leader(denying: Any, options: dict[str, Any], wanted: list[int]) -> None:
+    """They are whole where a server has all. Who may not ask replicas either is told in one line."""
+    with connect(denying.url, user="all", password="x") as nc:
+        stream = Stream(denying, nc.jetstream(), persist_mode=None)
+        stream.fill(30)
+        for seq in (29, 30):
+            stream.js.delete_msg("S", seq)
+
+        def first_rows(user: str) -> list[int]:
+            reader = stream.reader(**{"nats.user": user, "nats.password": "x", "startingOffsets": None, **options})
+            start = reader.initialOffset()
+            return read(reader, reader.partitions(start, reader.latestOffset(start, None)))
+
+        given = {"servers": denying.url, "stream": "S", "minPartitions": "2", "nats.user": "some", "nats.password": "x"}
+        batch = JetStreamDataSource({**given, **options}).reader(COLUMNS)
+        of_leader = r"stream S: without the right to publish to \$JS.API.STREAM.MSG.GET.S replicas are believed when"
+        with pytest.warns(UserWarning, match=of_leader):
+            assert first_rows("some") == wanted
+        with pytest.warns(UserWarning, match=of_leader):
+            assert read(batch, batch.partitions()) == wanted
+        text = r'stream S cannot be read: Permissions Violation for Publish to "\$JS.API.DIRECT.GET.S"$'
+        with pytest.raises(OptionError, match=text), warnings.catch_warnings(action="ignore"):
+            first_rows("less")
+        stream.stop()
+        stream.js.delete_stream("S")
+
+
+@pytest.mark.parametrize("version", [OLDER[0], NEWEST])
+def test_a_mirror_that_answers_for_its_origin_alone(server_for: Any, version: str) -> None:
+    """``mirror_direct`` without ``allow_direct``: no server answers under the mirror's name."""
+    server: Any = server_for(version)
+    with connect(server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream("O", subjects=["O.>"], allow_direct=True)
+        js.create_stream("S", mirror={"name": "O"}, mirror_direct=True)
+        for number in range(1, 11):
+            js.publish("O.x", b"%d" % number)
+        while js.stream_info("S").state.messages < 10:
+            pass
+        with pytest.raises(NoRespondersError):
+            js.get_msg("S", 1, level="direct")
+        reader = JetStreamDataSource({"servers": server.url, "stream": "S"}).reader(COLUMNS)
+        with pytest.raises(OptionError, match="stream S does not answer Direct Gets: update it with allow_direct=True"):
+            reader.partitions()
+        js.update_stream("S", allow_direct=True)
+        assert read(reader, reader.partitions()) == [*range(1, 11)]
 
 
 @promise("A stream that only `max_msgs_per_subject` or TTLs of messages limit")

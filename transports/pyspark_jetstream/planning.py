@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.read.proof import prove
+from jsproto.client.read.single import ReadLevel
 from jsproto.errors import MessageNotFoundError, PermissionsViolationError
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import StreamPosition
@@ -145,7 +146,7 @@ def _readable(stream: str, connection: Any, asked: Ticket[StreamInfo]) -> Stream
         info: StreamInfo = connection._wait(asked)
     except StreamNotFoundError:
         return None
-    if not (info.config.allow_direct or (info.config.mirror is not None and info.config.mirror_direct)):
+    if not info.config.allow_direct:  # mirror_direct alone answers for the origin's name
         raise OptionError(f"stream {stream} does not answer Direct Gets: update it with allow_direct=True")
     return info
 
@@ -197,12 +198,10 @@ def resolve(js: JetStream, info: StreamInfo, offsets: Offsets | None, time: int 
 def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
     """The sequence of the first message stored at ``time`` or later, or the end when there is none.
 
-    The leader is asked, because a lagging replica may have none yet.
+    The leader is asked, because a lagging replica may have none yet. OptionError: as ``next_at_leader``.
     """
-    try:
-        return js.get_msg(info.config.name, subject=">", next=True, start_time=time, level="leader").seq
-    except MessageNotFoundError:
-        return end_of(info)
+    found = _next(js, info.config.name, subject=">", start_time=time)
+    return end_of(info) if found is None else found.seq
 
 
 def end_position(info: StreamInfo) -> StreamPosition:
@@ -224,11 +223,13 @@ def position_at(js: JetStream, info: StreamInfo, seq: int) -> StreamPosition:
     witness = None
     if seq > 0:
         try:
-            found = next_at_leader(js, end.stream, None, seq)
+            found = js.get_msg(end.stream, seq, subject=">", next=True, level="leader")
+        except MessageNotFoundError:
+            witness = end.witness
         except PermissionsViolationError:
             pass
         else:
-            witness = end.witness if found is None else found.timestamp - (found.seq > seq)
+            witness = found.timestamp - (found.seq > seq)
     return replace(end, seq=seq, witness=witness)
 
 
@@ -321,11 +322,29 @@ def report_loss(options: ReadOptions, what: str) -> None:
 
 
 def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> StoredMsg | None:
-    """The leader's next message from ``seq`` on that matches. None: there is none."""
+    """The leader's next message from ``seq`` on that matches. None: there is none.
+
+    A replica is asked, and a warning says so, where the user may not ask the leader. OptionError: nor a replica.
+    """
+    return _next(js, stream, seq=seq, subject=subject or ">")
+
+
+def _next(js: JetStream, stream: str, level: ReadLevel = "leader", **wanted: Any) -> StoredMsg | None:
     try:
-        return js.get_msg(stream, seq, subject=subject or ">", next=True, level="leader")
+        return js.get_msg(stream, level=level, next=True, **wanted)
     except MessageNotFoundError:
         return None
+    except PermissionsViolationError as error:
+        trust_replicas(stream, error)
+    return _next(js, stream, "direct", **wanted)
+
+
+def trust_replicas(stream: str, error: PermissionsViolationError) -> None:
+    """Warn that the user may not ask the leader, so that replicas are believed. OptionError: it is another right."""
+    if ".STREAM.MSG.GET." not in error.subject:
+        raise OptionError(f"stream {stream} cannot be read: {error}") from None
+    what = "replicas are believed when they have nothing more, and one that lags leaves rows out"
+    warnings.warn(f"stream {stream}: without the right to publish to {error.subject} {what}", stacklevel=1)
 
 
 def split(wholes: Sequence[Range], plan: SplitPlan) -> list[list[Range]]:

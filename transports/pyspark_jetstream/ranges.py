@@ -22,7 +22,14 @@ from time import monotonic
 from typing import Final
 
 from jsproto.client.read.plans import IfDropped
-from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError, MirrorAnswerError, StreamRecreatedError
+from jsproto.errors import (
+    APIError,
+    IncompleteBatchError,
+    MessagesDroppedError,
+    MirrorAnswerError,
+    PermissionsViolationError,
+    StreamRecreatedError,
+)
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
 from jsproto.rules.position import StreamFacts, Verdict
@@ -40,6 +47,7 @@ from pyspark_jetstream.planning import (
     proved,
     report_gone,
     report_loss,
+    trust_replicas,
 )
 
 _MARKER: Final = f".{MARKER}.".encode()
@@ -134,8 +142,11 @@ def _pages(
         max_bytes=options.max_bytes,
         if_dropped=if_dropped,
     )
-    with reader:
-        yield from reader.columns(options.batch_size)
+    try:
+        with reader:
+            yield from reader.columns(options.batch_size)
+    except PermissionsViolationError as error:  # the leader was to say that there is nothing more
+        trust_replicas(wanted.stream, error)
 
 
 def _of_leader(js: JetStream, wanted: Range, at: int, hi: int, if_dropped: IfDropped) -> StoredColumns:

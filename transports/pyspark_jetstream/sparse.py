@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from jsproto.errors import PermissionsViolationError
 from jsproto.grammar.config import StreamInfo
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.planning import Range, end_of, first_of, next_at_leader, takes_all
+from pyspark_jetstream.planning import Range, end_of, first_of, next_at_leader, takes_all, trust_replicas
 
 FULL: Final = 0.9  # of the sequences; a stream with fewer messages has holes that are worth counting
 DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper than a filter with wildcards
@@ -41,9 +42,12 @@ def look_ahead(js: JetStream, info: StreamInfo, subject: str | None, seq: int) -
     """What matches from ``seq`` on, which takes one question, or none after the end of the stream."""
     if seq >= end_of(info):
         return NOTHING
-    with js.get_batch(info.config.name, seq=seq, subject=subject, batch=1) as reader:
-        for message in reader:
-            return Ahead(message.seq, 1 + (message.num_pending or 0))
+    try:
+        with js.get_batch(info.config.name, seq=seq, subject=subject, batch=1) as reader:
+            for message in reader:
+                return Ahead(message.seq, 1 + (message.num_pending or 0))
+    except PermissionsViolationError as error:
+        trust_replicas(info.config.name, error)
     return NOTHING
 
 
