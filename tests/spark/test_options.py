@@ -455,6 +455,7 @@ def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int) 
     assert [seq for each in moved for seq in range(each.first, each.hi)] == [*range(begin, lo + span)]
 
 
+@promise("Of each stream that has any it is one at least")
 @given(st.lists(st.integers(0, 1_000), min_size=1, max_size=5), st.none() | st.integers(1, 3_000))
 def test_a_limit_is_shared(counts: list[int], most: int | None) -> None:
     waiting = {str(n): count for n, count in enumerate(counts)}

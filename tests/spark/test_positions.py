@@ -715,6 +715,7 @@ class Clock:
 
         def later(*arguments: Any) -> StreamInfo:
             info = readable(*arguments)
+            assert info is not None
             assert info.ts is not None
             assert info.created is not None
             return replace(info, ts=info.ts + round(self.ahead * 1e9), created=info.created - 86_400 * 10**9)

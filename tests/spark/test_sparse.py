@@ -132,7 +132,7 @@ def test_a_limit_counts_what_matches(js: JetStream, stream: Made, source: Any, s
         assert len(sizes) <= 6
 
 
-@promise("messages in a micro-batch")
+@promise("limits count the messages that match `subject`")
 @pytest.mark.parametrize(
     ("limit", "parts"),
     [({"maxOffsetsPerTrigger": 5}, 2), ({"maxBytesPerTrigger": 500}, 2), ({"minOffsetsPerTrigger": 12}, 0)],
