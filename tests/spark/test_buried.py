@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from jsproto.grammar.headers import encode_headers
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import buried
+from pyspark_jetstream import rows as rows_module
 from pyspark_jetstream.markers import WriteError
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.rows import RowError
+from pyspark_jetstream.rows import RowError, chunks_of
+from pyspark_jetstream.schema import Target
 from tests.marks import promise
 from tests.spark.conftest import Made, data_of
 from tests.spark.test_tasks import WRITTEN
@@ -55,6 +59,55 @@ def test_the_others_are_stored(js: JetStream, stream: Made, source: Any, deliver
     assert "does not take subject 'elsewhere'" in letters["0.3"].headers[buried.WHY]
     writer.write(batches(*rows))  # as Spark does with a task that it holds for dead
     assert js.stream_info(dead).state.messages == 5
+
+
+@promise("Headers count, those that `fastDedup` and `atomic` add, too.")
+@pytest.mark.parametrize(("delivery", "added"), [("fast", 0), ("fastDedup", 97), ("atomic", 87)])
+def test_what_a_row_may_have(js: JetStream, stream: Made, source: Any, delivery: str, added: int) -> None:
+    """The server takes what is let through, as the last row of a batch, too. One byte more is a dead letter."""
+    name, dead = stream(max_msg_size=2_000), stream()
+    rows: list[tuple[str | None, str | None]] = [(f"{name}.1", str(n)) for n in range(1_001)]
+    rows[998] = (f"{name}.1", "998".zfill(2_000 - added))
+    rows[999] = (f"{name}.1", "999".zfill(2_001 - added))
+    options = {"delivery": delivery, "markerSubject": name, "deadLetterSubject": f"{dead}.x"}
+    written = source(name, **options).writer(WRITTEN, False).write(batches(*rows))
+    assert (written.rows, written.buried) == (1_000, 1)
+    assert data_of(js, name) == Counter({*range(1_001)} - {999})
+    (letter,) = js.get_batch(dead)
+    whole = ", 2001 with its headers" if added else ""
+    assert letter.headers[buried.WHY].startswith(f"has {2_001 - added} bytes of data{whole}; stream {name} takes 2000")
+    if delivery == "atomic":  # to the byte: it has the longest number of a batch
+        message = next(each for each in js.get_batch(name) if len(each.data) > 1_000)
+        assert len(encode_headers(message.headers)) == added
+
+
+def test_a_row_is_not_looked_at_for_each_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, letters = [], []
+    headers = rows_module._headers
+
+    def counting(chunk: pa.Table, *others: Any) -> Any:
+        looked.append(chunk.num_rows)
+        return headers(chunk, *others)
+
+    monkeypatch.setattr(rows_module, "_headers", counting)
+    columns = {"data": ["x"] * 2_000, "headers": [[("A", "1" if n % 20 else "1\n")] for n in range(2_000)]}
+    kind = pa.schema({"data": pa.string(), "headers": pa.map_(pa.string(), pa.string())})
+    batch = pa.RecordBatch.from_pydict(columns, kind)
+    grave: Any = SimpleNamespace(bury=lambda row, *_: letters.append(row))
+    chunks = chunks_of([batch], kind.names, "s.1", Target("S", ("s.*",), 2**63), 0, grave=grave)
+    assert [len(chunk) for chunk in chunks].count(0) == 0
+    assert letters == [*range(0, 2_000, 20)]
+    assert sum(looked) < 10 * 2_000
+
+
+def test_a_dead_letter_that_is_too_large(stream: Made, source: Any) -> None:
+    name, dead = stream(max_msg_size=100), stream(max_msg_size=1_000)
+    writer = source(name, deadLetterSubject=f"{dead}.x").writer(WRITTEN, False)
+    with pytest.raises(WriteError) as caught:
+        writer.write(batches((f"{name}.1", "1"), (f"{name}.1", "x" * 900)))
+    assert "row 1 of partition 0 has 900 bytes of data; " in str(caught.value)
+    assert f"not stored by stream {dead} of deadLetterSubject {dead}.x: message size exceeds" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_nothing_but_dead_letters(js: JetStream, stream: Made, source: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from jsproto.errors import APIError, BatchLostError, BatchMessageError, NoStreamResponseError
 from jsproto.grammar.columns import MessageColumns, StoredColumns
-from jsproto.grammar.headers import Headers
+from jsproto.grammar.headers import Headers, encode_headers
 from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import connecting
 from pyspark_jetstream.arrow import BatchBuilder
@@ -197,18 +197,16 @@ def test_what_a_batch_left_is_sent_in_another(
 @promise("every row once, however late a task is repeated")
 @promise("every row once, however late it is repeated")
 @pytest.mark.parametrize("delivery", ["fast", "fastDedup"])
-@pytest.mark.parametrize("by_server", [True, False])
 def test_a_row_is_counted_over_batches(
-    monkeypatch: pytest.MonkeyPatch, stream: Made, nc: Connection, js: JetStream, server: NatsServer, delivery: str,
-    by_server: bool,
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch, stream: Made, nc: Connection, js: JetStream, server: NatsServer, delivery: str
+) -> None:
     """One that cannot be stored, in the second chunk, after a batch that broke off."""
     begun = breaks_off(monkeypatch, 2, 100)
     name = stream(max_msg_size=200)
-    plain, large = (f"{name}.1", b"x"), 150 if by_server else nc.max_payload
-    chunk = [plain] * 120 + [(f"{name}.1", bytes(large), Headers([("A", "1" * 100)]))] + [plain] * 9
+    plain = (f"{name}.1", b"x")
+    chunk = [plain] * 120 + [(f"{name}.1", bytes(150), Headers([("A", "1" * 100)]))] + [plain] * 9
     options = write_options({"servers": server.url, "stream": name, "delivery": delivery, "flow": "10"})
-    with pytest.raises(WriteError, match="row 150 of partition 4 was not stored: .*(maximum allowed|its headers)"):
+    with pytest.raises(WriteError, match="row 150 of partition 4 was not stored: .*maximum allowed"):
         store(nc, js, [[plain] * 30, chunk], TaskId("q", 0, 4), options)
     assert begun[:2] == [30, 130]
     assert 30 <= begun[2] < 130  # what was acknowledged is not sent again
@@ -324,18 +322,27 @@ def test_headers_that_cannot_be(headers: list[Any], message: str) -> None:
         [*chunks_of([batch.slice(0, 1)] * 2 + [batch], batch.schema.names, "s.1", Target("S", ("s.*",), 2**63), 5)]
 
 
-@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
-def test_a_row_that_its_headers_make_too_large(
-    js: JetStream, nc: Connection, stream: Made, server: NatsServer, delivery: str
-) -> None:
-    name = stream()
-    options = {"servers": server.url, "stream": name, "delivery": delivery, "markerSubject": name}
-    chunk = [(f"{name}.1", b"x", Headers([("A", "1")]))] * 3
-    large = [(f"{name}.1", bytes(nc.max_payload), Headers([("A", "1")]))]
-    said = "rows 3 to 6 of partition 3 were" if delivery == "atomic" else "row 5 of partition 3 was"
-    store(nc, js, [chunk], TaskId("q", 0, 3), write_options(options))  # ``atomic`` goes on behind it
-    with pytest.raises(WriteError, match=rf"{said} not stored: the message has \d+ bytes with its headers"):
-        store(nc, js, [chunk, chunk[:2] + large + chunk[:1]], TaskId("q", 0, 3), write_options(options))
+@pytest.mark.parametrize("added", [{}, {"Nats-Msg-Id": "x" * 20}])
+@pytest.mark.parametrize(
+    "headers", [None, {}, {"A": "1" * 60}, {"A": "\u00e9\u20ac\U0001f600" * 9}, {"A": "", "Nats-Msg-Id": "own"}]
+)
+def test_a_size_counts_all_headers(added: dict[str, str], headers: dict[str, str] | None) -> None:
+    """To the byte. What the delivery adds takes the place of what a row has."""
+    block = {**(headers or {}), **added}
+    room = 200 - (len(encode_headers(block)) if block else 0)
+    kind = pa.map_(pa.string(), pa.string())
+    target = Target("S", ("s.*",), 200, added)
+
+    def rows_of(*sizes: int) -> list[Any]:
+        own = pa.array([None, *([headers] * len(sizes))], kind)
+        columns = {"data": pa.array([None, *map(bytes, sizes)], pa.binary()), "headers": own}
+        batch = pa.RecordBatch.from_pydict(columns if headers is not None else {"data": columns["data"]})
+        return [row for chunk in chunks_of([batch], batch.schema.names, "s.1", target, 5) for row in chunk]
+
+    assert [len(row[1]) for row in rows_of(room, 0)] == [0, room, 0]
+    said = f"{room + 1} bytes of data{', 201 with its headers' if block else ''}; stream S takes 200 "
+    with pytest.raises(RowError, match=f"row 2 of partition 5 has {said}"):
+        rows_of(room, room + 1)
 
 
 def test_columns_of_other_types() -> None:

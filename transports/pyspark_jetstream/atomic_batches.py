@@ -45,6 +45,7 @@ from pyspark_jetstream.messages import Row, RowMessages
 from pyspark_jetstream.options import WriteOptions
 from pyspark_jetstream.repetition import WAYS_OUT, OtherRowsError, Piece, Repetition, pieces_of
 
+BATCH_ID_SIZE: Final = 32  # bytes of the id that ``publish_batch`` makes up
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
 BATCH_BYTES: Final = 8 * 1024 * 1024  # of payloads
 REFUSED_PAUSE: Final = 0.1  # seconds before a refused batch is tried again, doubled each time
@@ -122,7 +123,7 @@ def store_atomic(
                 what = f"rows {after.rows - count} to {after.rows - 1} of partition {task.partition} were not stored"
                 try:
                     ack = js.publish_batch([*rows, (subject, bytes(marker), condition)])
-                except LocalProtocolError as error:  # one is too large with its headers, or two have one message id
+                except LocalProtocolError as error:  # two have one message id
                     raise WriteError(f"{what}: {error}") from error
                 except (BatchError, APIError, *TRANSIENT) as error:
                     # A twin of this task was faster, or the answer was lost: then the marker has moved. Or not.

@@ -6,6 +6,7 @@ Rules:
 * It is stored before the rows after it are. Its message id is its number, so within the duplicate window of its stream
   a repetition stores it once.
 * A task that has more than ``MOST`` of them fails: the rest would be like them.
+* One that its stream refuses fails the task: its ``max_msg_size`` may be too small, say.
 
 Not here: which rows cannot be stored (``rows``). What only the server refuses fails the task.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jsproto.errors import APIError
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import retry_transient
 from pyspark_jetstream.markers import TaskId, WriteError
@@ -46,7 +48,14 @@ class Grave:
         def publish() -> None:
             self._js.publish(self._subject, payload, headers=headers, msg_id=f"{self._task}.dead.{row}")
 
-        retry_transient(self._nc, publish)
+        try:
+            retry_transient(self._nc, publish)
+        except APIError as error:
+            stream = ", ".join(self._js.stream_names(self._subject))
+            text = f"row {row} of partition {self._task.partition} {why}, and its dead letter of {len(payload)} bytes"
+            raise WriteError(
+                f"{text} was not stored by stream {stream} of deadLetterSubject {self._subject}: {error}"
+            ) from error
 
 
 def _line(text: str) -> str:

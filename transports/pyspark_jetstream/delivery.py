@@ -13,14 +13,16 @@ Not here: what Spark calls (``sink``), columns (``rows``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from jsproto.errors import APIError, BatchError, BatchMessageError, MaxPayloadError
+from jsproto.errors import APIError, BatchError, BatchMessageError
+from jsproto.grammar.batch import BATCH_ID, BATCH_SEQUENCE
+from jsproto.grammar.publish_headers import MSG_ID
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.atomic_batches import Stored, store_atomic
+from pyspark_jetstream.atomic_batches import BATCH_ID_SIZE, BATCH_ROWS, Stored, store_atomic
 from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient
 from pyspark_jetstream.markers import TaskId, WriteError
-from pyspark_jetstream.message_ids import identified
+from pyspark_jetstream.message_ids import identified, longest_id
 from pyspark_jetstream.messages import Row
 from pyspark_jetstream.options import Delivery, WriteOptions
 
@@ -38,12 +40,23 @@ def store(
     if options.delivery == Delivery.ATOMIC:
         return store_atomic(nc, js, chunks, task, options, is_named)
     if options.delivery == Delivery.FAST_DEDUP:
-        chunks = identified(chunks, options.msg_id_prefix or task.query, task)
+        chunks = identified(chunks, _prefix(task, options), task)
     sender, rows = _FastSender(nc, js, task, options), 0
     for chunk in chunks:
         sender.send(chunk, rows)
         rows += len(chunk)
     return Stored(rows, rows)
+
+
+def added_headers(task: TaskId, options: WriteOptions) -> Mapping[str, str]:
+    """The headers that the delivery adds to each row, with values as long as they get."""
+    if options.delivery == Delivery.ATOMIC:
+        return {BATCH_ID: "x" * BATCH_ID_SIZE, BATCH_SEQUENCE: str(BATCH_ROWS)}
+    return {MSG_ID: longest_id(_prefix(task, options), task)} if options.delivery == Delivery.FAST_DEDUP else {}
+
+
+def _prefix(task: TaskId, options: WriteOptions) -> str:
+    return options.msg_id_prefix or task.query
 
 
 class _FastSender:
@@ -68,8 +81,6 @@ class _FastSender:
                     batch.publish_many(todo)
                     batch.commit()
                     return
-                except MaxPayloadError as error:  # with its headers
-                    raise self._not_stored(before + len(chunk) - len(todo) + batch.sequence, error) from error
                 except (BatchError, APIError, *TRANSIENT) as error:
                     refused = error.__cause__ if isinstance(error, BatchMessageError) else error
                     if isinstance(refused, APIError) and not is_transient(refused):  # this row, or the first one

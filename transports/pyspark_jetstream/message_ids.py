@@ -16,20 +16,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.publish_headers import MSG_ID
-from pyspark_jetstream.digests import row_digests
+from pyspark_jetstream.digests import ROW_BYTES, row_digests
 from pyspark_jetstream.markers import TaskId
 from pyspark_jetstream.messages import Row
 
 
 def identified(chunks: Iterable[Sequence[Row]], prefix: str, task: TaskId) -> Iterator[Sequence[Row]]:
     """The rows with message ids."""
-    made = MessageIds(f"{prefix}.{task.batch}.{task.partition}.")
+    made = MessageIds(_head(prefix, task))
     for chunk in chunks:
         ids = [*made.of(chunk)]
         if isinstance(chunk, MessageColumns) and chunk.headers is None:
             yield MessageColumns(chunk.subjects, chunk.payloads, {MSG_ID: ids})
         else:
             yield [_with_header(row, MSG_ID, each) for row, each in zip(chunk, ids, strict=True)]
+
+
+def longest_id(prefix: str, task: TaskId) -> str:
+    """As long as an id gets, of a row that comes less than 100 million times."""
+    return f"{_head(prefix, task)}{'0' * 2 * ROW_BYTES}.{'9' * 8}"
+
+
+def _head(prefix: str, task: TaskId) -> str:
+    return f"{prefix}.{task.batch}.{task.partition}."
 
 
 class MessageIds:

@@ -4,7 +4,9 @@ Rules:
 * A chunk is several of Spark's Arrow batches, because each chunk costs a batch in the stream. What all its rows have in
   common is checked once.
 * A row that cannot be stored fails the task with its number, counted from 0 in its partition, or becomes a dead letter.
-* It fails before anything of its chunk is sent, unless its headers make it too large.
+* It fails before anything of its chunk is sent.
+* Its size counts all headers, with those that the delivery adds, as long as they get: whether a row can be stored is
+  the same in each try, wherever in a batch it is.
 
 Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
 """
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.batch import check_unbatched
 from jsproto.grammar.columns import MessageColumns
-from jsproto.grammar.headers import Headers
+from jsproto.grammar.headers import Headers, encode_headers
 from jsproto.grammar.publish_headers import MSG_ID, TTL, PublishOptions, publish_headers
 from jsproto.grammar.subjects import check_subject, matches
 from pyspark_jetstream.buried import Grave
@@ -31,6 +33,8 @@ from pyspark_jetstream.schema import ORIGIN, Target
 MAX_KNOWN_SUBJECTS: Final = 100_000
 CHUNK: Final = 5  # Arrow batches, unless they have so many bytes before
 CHUNK_BYTES: Final = 8 * 1024 * 1024
+MAX_CHARACTER: Final = 4  # bytes of UTF-8
+FRAME: Final = 16  # bytes that a header has around it, or a block of them, and more
 _IN_HEADERS: Final = {"msg_id": MSG_ID, "ttl": TTL}
 _KEYWORDS: Final = (
     "expected_last_subject_seq", "expected_last_subject_seq_subject", "rollup", "at", "every", "cron", "target",
@@ -79,8 +83,9 @@ def chunks_of(
                 if grave is None:
                     raise RowError(f"row {start + at} of partition {partition} {refused.why}") from None
                 grave.bury(start + at, refused.why, *_content(chunk, names, subject, at))
-                parts = [(chunk.slice(at + 1), start + at + 1), (chunk.slice(0, at), start)]
-                todo += [part for part in parts if part[0].num_rows]
+                half = (at + 1 + chunk.num_rows) // 2  # so it is not all looked at again for each row like this one
+                edges = [(half, chunk.num_rows), (at + 1, half), (0, at)]
+                todo += [(chunk.slice(lo, hi - lo), start + lo) for lo, hi in edges if lo < hi]
             else:
                 yield rows
         before += whole.num_rows
@@ -134,18 +139,50 @@ def _rows(
 ) -> RowMessages:
     target = taken.target
     data = chunk.column("data").cast(pa.binary())
-    lengths = pc.binary_length(data)
-    longest = pc.max(lengths).as_py() or 0
-    if longest > target.max_size:
-        at = pc.index(lengths, longest).as_py()
-        raise _Refused(at, f"has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
+    sizes = pc.binary_length(data)
+    longest = pc.max(sizes).as_py() or 0
+    if longest > target.max_size:  # which takes no look at other columns
+        raise _too_large(pc.index(sizes, longest).as_py(), longest, 0, target)
     payloads = data.fill_null(b"") if data.null_count else data
     segments = segments_of(chunk.column(ORIGIN), attempt) if ORIGIN in names else None
     found = Chunk(_subjects(chunk, names, subject, taken), payloads, longest, segments)
     found.headers = _headers(chunk, names, found.messages)
+    _check_sizes(sizes, longest, found.headers, target)
     if found.headers is not None:
         found.objects = MessageColumns(found.messages.subjects, found.messages.payloads, found.headers)
     return found.messages
+
+
+def _check_sizes(
+    sizes: pa.ChunkedArray, longest: int, headers: Sequence[Headers | None] | None, target: Target
+) -> None:
+    """Refuse a row whose message is too large. ``sizes``: bytes of data, of which ``longest`` are the most."""
+    least = _block_size(None, target)
+    if headers is None:
+        if longest + least > target.max_size:
+            raise _too_large(pc.index(sizes, longest).as_py(), longest, least, target)
+        return
+    for at, (size, own) in enumerate(zip(pc.fill_null(sizes, 0).to_pylist(), headers, strict=True)):
+        most = size + least + FRAME
+        for name, value in own.items() if own else ():
+            most += len(name) + MAX_CHARACTER * len(value) + FRAME
+        if most > target.max_size:  # which few rows are near
+            block = _block_size(own, target)
+            if size + block > target.max_size:
+                raise _too_large(at, size, block, target)
+
+
+def _block_size(own: Headers | None, target: Target) -> int:
+    """Bytes of the header block of a row with these headers."""
+    pairs = [pair for pair in own.items() if pair[0] not in target.added] if own else []
+    pairs += target.added.items()
+    return len(encode_headers(Headers(pairs))) if pairs else 0
+
+
+def _too_large(at: int, size: int, block: int, target: Target) -> _Refused:
+    whole = f", {size + block} with its headers" if block else ""
+    limit = f"stream {target.stream} takes {target.max_size} (its max_msg_size, or the server's max_payload)"
+    return _Refused(at, f"has {size} bytes of data{whole}; {limit}")
 
 
 def _subjects(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> pa.ChunkedArray | str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql.types import StructType
@@ -65,12 +65,14 @@ _WRITE_KEYS: Final = {"key": ("string",), "value": ("binary", "string")}
 class Target:
     """What the stream takes: subjects (wildcards), and bytes in a message (as the server has it, with headers).
 
-    The one subject of a bucket is what stands before a key.
+    The one subject of a bucket is what stands before a key. ``added``: headers that the delivery adds to each row, with
+    values as long as they get.
     """
 
     stream: str
     subjects: tuple[str, ...]
     max_size: int
+    added: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_schema(include_headers: bool, include_origin: bool) -> str:

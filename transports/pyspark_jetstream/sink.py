@@ -88,7 +88,7 @@ class _Writes:
 
     def _stored(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int, *, in_turn: bool) -> Written:
         from pyspark_jetstream.buried import Grave
-        from pyspark_jetstream.delivery import store
+        from pyspark_jetstream.delivery import added_headers, store
         from pyspark_jetstream.origins import attempt_number
         from pyspark_jetstream.rows import chunks_of
 
@@ -99,7 +99,8 @@ class _Writes:
         # one that finds it lost is sent again anyway.
         rows = f"partition {task.partition} of the rows for stream {self.options.stream}"
         with in_task(self.options.connection, rows, reader_thread=self.options.delivery == Delivery.ATOMIC) as (nc, js):
-            target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
+            most = min(self.target.max_size, nc.max_payload)
+            target = replace(self.target, max_size=most, added=added_headers(task, self.options))
             named = (batch.rename_columns(self.columns) for batch in iterator)
             if self.options.kv_bucket is not None:
                 from pyspark_jetstream.keys import store_keys
