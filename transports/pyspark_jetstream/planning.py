@@ -209,6 +209,11 @@ def end_position(info: StreamInfo) -> StreamPosition:
     return StreamFacts.of(info).position(info.config.name)
 
 
+def ended_at(info: StreamInfo) -> int | None:
+    """When the stream ended there: what follows is younger. None: unknown, as in a mirror, whose messages are older."""
+    return info.ts if info.config.mirror is None else None
+
+
 def position_at(js: JetStream, info: StreamInfo, seq: int) -> StreamPosition:
     """The position of which ``seq`` is the last message: 0 or more.
 

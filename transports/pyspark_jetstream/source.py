@@ -52,6 +52,7 @@ from pyspark_jetstream.planning import (
     end_before,
     end_of,
     end_position,
+    ended_at,
     first_of,
     grouped,
     later,
@@ -351,8 +352,7 @@ class JetStreamStreamReader(StreamReads):
                 begins[name] = position_at(js, info, first_of(info) - 1)
             elif is_at(since[name], end_position(info)):  # idle: there is nothing to prove it for
                 begins[name] = since[name]
-                if info.config.mirror is None:  # whose next messages may be older
-                    self._ended[name] = since[name], info.ts
+                self._ended[name] = since[name], ended_at(info)
             else:
                 begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
                 if self._until is not None and not is_at(begins[name], since[name]):
@@ -441,13 +441,13 @@ class JetStreamStreamReader(StreamReads):
         for stream, info in infos.items():
             end = until[stream]
             logged = since.get(stream) or StreamPosition(stream, first_of(info) - 1)
-            place, ended_at = self._ended.get(stream, (None, None))
-            ended_at = ended_at if place == logged else None
-            begin, info = begin_at(js, info, logged, self.options, ended_at=ended_at)
+            place, time = self._ended.get(stream, (None, None))
+            time = time if place == logged else None
+            begin, info = begin_at(js, info, logged, self.options, ended_at=time)
             if end.identity != begin.identity:  # planned before the stream was made anew: nothing of that is there
                 continue
             lo = begin.seq if logged.identity != end.identity else min(begin.seq, logged.seq)
-            after = max(filter(None, (begin.witness, ended_at)), default=None)
+            after = max(filter(None, (begin.witness, time)), default=None)
             planned.append(Planned(info, Range(lo + 1, end.seq + 1, end, since=after), begin.seq + 1))
         return self.tasks(js, planned, recorded)
 
