@@ -17,7 +17,7 @@ import pytest
 from jsproto.errors import NoRespondersError
 from jsproto.grammar.config import StreamInfo
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
+from jsproto_io.sync import JetStream, connect
 from jsproto_io.testing import serve
 from pyspark_jetstream import JetStreamDataSource, planning, ranges
 from pyspark_jetstream.option_fields import OptionError
@@ -150,7 +150,7 @@ def denying() -> Iterator[NatsServer]:
         yield server
 
 
-@promise("Where only the leader's word ends a read, that user's replicas are believed, and a warning says so.")
+@promise("such as one with a `subject`, that user reads streams of one replica, with a warning.")
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
@@ -162,8 +162,16 @@ def denying() -> Iterator[NatsServer]:
         ({"startingTimestamp": "2200-01-01T00:00:00Z"}, []),
     ],
 )
-def test_reads_of_a_user_who_may_not_ask_the_leader(denying: Any, options: dict[str, Any], wanted: list[int]) -> None:
-    """They are whole where a server has all. Who may not ask replicas either is told in one line."""
+def test_reads_of_a_user_who_may_not_ask_the_leader(
+    denying: Any, options: dict[str, Any], wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are whole where one server has the stream. One line tells that several have it, or that Direct Gets fail."""
+    stream_info = JetStream.stream_info
+
+    def replicated(*arguments: Any, **more: Any) -> Any:
+        info = stream_info(*arguments, **more)
+        return replace(info, config=replace(info.config, num_replicas=3))
+
     with connect(denying.url, user="all", password="x") as nc:
         stream = Stream(denying, nc.jetstream(), persist_mode=None)
         stream.fill(30)
@@ -177,7 +185,7 @@ def test_reads_of_a_user_who_may_not_ask_the_leader(denying: Any, options: dict[
 
         given = {"servers": denying.url, "stream": "S", "minPartitions": "2", "nats.user": "some", "nats.password": "x"}
         batch = JetStreamDataSource({**given, **options}).reader(COLUMNS)
-        of_leader = r"stream S: without the right to publish to \$JS.API.STREAM.MSG.GET.S replicas are believed when"
+        of_leader = r"stream S: without the right to publish to \$JS.API.STREAM.MSG.GET.S a mirror of it that answers"
         with pytest.warns(UserWarning, match=of_leader):
             assert first_rows("some") == wanted
         with pytest.warns(UserWarning, match=of_leader):
@@ -185,6 +193,11 @@ def test_reads_of_a_user_who_may_not_ask_the_leader(denying: Any, options: dict[
         text = r'stream S cannot be read: Permissions Violation for Publish to "\$JS.API.DIRECT.GET.S"$'
         with pytest.raises(OptionError, match=text), warnings.catch_warnings(action="ignore"):
             first_rows("less")
+        with monkeypatch.context() as patch:
+            patch.setattr(JetStream, "stream_info", replicated)
+            text = "stream S has 3 replicas, .*: give the user the right to publish to .*STREAM.MSG.GET.S$"
+            with pytest.raises(OptionError, match=text):
+                first_rows("some")
         stream.stop()
         stream.js.delete_stream("S")
 

@@ -329,7 +329,7 @@ def report_loss(options: ReadOptions, what: str) -> None:
 def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> StoredMsg | None:
     """The leader's next message from ``seq`` on that matches. None: there is none.
 
-    A replica is asked, and a warning says so, where the user may not ask the leader. OptionError: nor a replica.
+    Where the user may not ask the leader, a single replica is asked (``check_single``). OptionError: it cannot be.
     """
     return _next(js, stream, seq=seq, subject=subject or ">")
 
@@ -340,16 +340,24 @@ def _next(js: JetStream, stream: str, level: ReadLevel = "leader", **wanted: Any
     except MessageNotFoundError:
         return None
     except PermissionsViolationError as error:
-        trust_replicas(stream, error)
+        check_single(js, stream, error)
     return _next(js, stream, "direct", **wanted)
 
 
-def trust_replicas(stream: str, error: PermissionsViolationError) -> None:
-    """Warn that the user may not ask the leader, so that replicas are believed. OptionError: it is another right."""
+def check_single(js: JetStream, stream: str, error: PermissionsViolationError) -> None:
+    """Warn that the user may not ask the leader, so that a Direct Get is believed that has nothing more.
+
+    OptionError: one of several replicas may lag, and rows would be left out, or another right is missing.
+    """
     if ".STREAM.MSG.GET." not in error.subject:
         raise OptionError(f"stream {stream} cannot be read: {error}") from None
-    what = "replicas are believed when they have nothing more, and one that lags leaves rows out"
-    warnings.warn(f"stream {stream}: without the right to publish to {error.subject} {what}", stacklevel=1)
+    replicas = js.stream_info(stream).config.num_replicas or 1
+    right = f"the right to publish to {error.subject}"
+    if replicas > 1:
+        text = f"stream {stream} has {replicas} replicas, and only its leader knows that there is nothing more"
+        raise OptionError(f"{text}: give the user {right}") from None
+    what = "a mirror of it that answers Direct Gets is believed when it has nothing more"
+    warnings.warn(f"stream {stream}: without {right} {what}", stacklevel=1)
 
 
 def split(wholes: Sequence[Range], plan: SplitPlan) -> list[list[Range]]:

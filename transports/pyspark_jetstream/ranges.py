@@ -40,6 +40,7 @@ from pyspark_jetstream.planning import (
     RECOVERY_HINT,
     DataLossError,
     Range,
+    check_single,
     first_after,
     first_of,
     look_up_all,
@@ -47,7 +48,6 @@ from pyspark_jetstream.planning import (
     proved,
     report_gone,
     report_loss,
-    trust_replicas,
 )
 
 _MARKER: Final = f".{MARKER}.".encode()
@@ -146,7 +146,7 @@ def _pages(
         with reader:
             yield from reader.columns(options.batch_size)
     except PermissionsViolationError as error:  # the leader was to say that there is nothing more
-        trust_replicas(wanted.stream, error)
+        check_single(js, wanted.stream, error)
 
 
 def _of_leader(js: JetStream, wanted: Range, at: int, hi: int, if_dropped: IfDropped) -> StoredColumns:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from jsproto.errors import PermissionsViolationError
 from jsproto.grammar.config import StreamInfo
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.planning import Range, end_of, first_of, next_at_leader, takes_all, trust_replicas
+from pyspark_jetstream.planning import Range, check_single, end_of, first_of, next_at_leader, takes_all
 
 FULL: Final = 0.9  # of the sequences; a stream with fewer messages has holes that are worth counting
 DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper than a filter with wildcards
@@ -47,7 +47,7 @@ def look_ahead(js: JetStream, info: StreamInfo, subject: str | None, seq: int) -
             for message in reader:
                 return Ahead(message.seq, 1 + (message.num_pending or 0))
     except PermissionsViolationError as error:
-        trust_replicas(info.config.name, error)
+        check_single(js, info.config.name, error)
     return NOTHING
 
 
