@@ -98,6 +98,8 @@ def test_names_count_in_any_case() -> None:
     assert reading(maxTriggerDelay="5m").max_trigger_delay == 300
     assert reading(maxTriggerDelay="500ms", requestTimeout="2").max_trigger_delay == 0.5
     assert reading(startingTimestamp="2026-01-01T00:00:00Z").starting_timestamp == 1_767_225_600 * 10**9
+    assert reading(startingTimestamp="999999999").starting_timestamp == 999_999_999 * 10**6
+    assert reading(startingTimestamp="10000000000").starting_timestamp == 10**16
     assert reading(endingTimestamp="1767225600000").ending_timestamp == 1_767_225_600 * 10**9
     assert reading(startingOffsets='{"S": -2}').starting_offsets == {"S": -2}
     assert reading(stream="", kvBucket="K", endingOffsets='{"K": 7}').ending_offsets == {"KV_K": 7}
@@ -218,6 +220,19 @@ def test_secrets_are_not_shown() -> None:
         ({"endingOffsets": "earliest"}, "option endingOffsets cannot be 'earliest'"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "exclude each other"),
         ({"endingOffsets": "latest", "endingTimestamp": "1"}, "exclude each other"),
+        ({"startingTimestampStrategy": "latest"}, "option startingTimestampStrategy needs startingTimestamp"),
+        ({"startingTimestamp": "1764366376"}, "option startingTimestamp cannot be '1764366376': a number is millisec"),
+        ({"startingTimestamp": "1000000000"}, "these are seconds: give 1000000000000"),
+        (
+            {"endingTimestamp": '{"S": 9999999999}'},
+            "option endingTimestamp cannot be '{\"S\": 9999999999}': a number is",
+        ),
+        (
+            {"startingTimestamp": "1764366376000000"},
+            "option startingTimestamp cannot be '1764366376000000': a number is",
+        ),
+        ({"endingTimestamp": "1764366376000000000"}, "is milliseconds since 1970, and years are 1678 to 2261"),
+        ({"endingTimestamp": "9999-12-31T23:59:59Z"}, "is milliseconds since 1970, and years are 1678 to 2261"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp cannot be 'yesterday': RFC 3339"),
         ({"subject": "a..b"}, "option subject cannot be 'a..b': "),
         ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger must be 1 to"),
@@ -289,6 +304,31 @@ def test_a_streaming_read_has_no_end() -> None:
             reader(**ends)
     for none in ("latest", '{"S": -1}'):
         assert reader(endingOffsets=none)
+
+
+def test_a_streaming_write_appends() -> None:
+    """Spark tells a sink of a query in complete mode to overwrite."""
+    with pytest.raises(OptionError, match=r"use outputMode\('append'\). .* foreachBatch, by store_once"):
+        JetStreamDataSource({"servers": "a", "stream": "S"}).streamWriter(schema(data=StringType()), True)
+
+
+@promise("Options of micro-batches are refused in a `read`")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxOffsetsPerTrigger", "1"),
+        ("maxBytesPerTrigger", "1"),
+        ("minOffsetsPerTrigger", "1"),
+        ("maxTriggerDelay", "15m"),
+    ],
+)
+@pytest.mark.parametrize("place", [{"stream": "S"}, {"kvBucket": "B"}, {"stream": "S", "pushFilters": "true"}])
+def test_a_read_has_no_micro_batches(place: dict[str, str], name: str, value: str) -> None:
+    source = JetStreamDataSource({"servers": "a", **place, name: value})
+    said = f"option {name} is for readStream: give endingOffsets or endingTimestamp to read less, or call limit"
+    with pytest.raises(OptionError, match=said):
+        source.reader(schema(timestamp=TimestampType()))
+    assert source.streamReader(schema(timestamp=TimestampType()))
 
 
 @promise("A schema of your own with some of these columns (and `timestamp_ns`) reads just them.")

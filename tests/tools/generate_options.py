@@ -23,7 +23,8 @@ def row(option: Option) -> str:
     names = f"`{option.name}`, `{option.name}{CONTENT}`" if option.file else f"`{option.name}`"
     shown = f" {option.shown} " if option.shown else " "
     others = f". Not with {', '.join(f'`{name}`' for name in option.excludes)}" if option.excludes else ""
-    return f"| {names} |{shown}| {option.text}{others} |"
+    needs = f". Needs `{option.needs}`" if option.needs else ""
+    return f"| {names} |{shown}| {option.text}{needs}{others} |"
 
 
 def rows(*kinds: type) -> Iterator[str]:

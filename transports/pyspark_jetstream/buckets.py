@@ -28,7 +28,7 @@ from jsproto_io.sync import JetStream
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import ReadOptions
+from pyspark_jetstream.options import ReadOptions, check_read_at_once
 from pyspark_jetstream.planning import end_before, end_of, look_up
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.schema import ORIGIN, ORIGIN_TYPE, check_columns
@@ -94,6 +94,7 @@ class BucketReader(DataSourceReader):
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_columns(schema, COLUMNS)
+        check_read_at_once(options)
         if ORIGIN in schema.names:
             raise OptionError("a bucket that is read at once has no column origin: leave out includeOrigin")
         if options.starting_offsets or options.starting_timestamp is not None:

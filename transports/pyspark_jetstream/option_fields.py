@@ -51,6 +51,7 @@ class Option:
         ``text``, ``shown``: description and default for the README.
         ``required``: an example, for the error of a missing option. Empty: the option may be missing.
         ``excludes``: options that cannot be given as well, with what the error adds.
+        ``needs``: another option, without which this one says nothing.
         ``exact``: spaces around the value count.
         ``file``: the value names a file. With ``CONTENT`` after the name, the value is what such a file holds.
     """
@@ -61,6 +62,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     required: str = ""
     excludes: Mapping[str, str] = attrs.Factory(dict)
+    needs: str = ""
     exact: bool = False
     file: bool = False
 
@@ -186,6 +188,8 @@ class GivenOptions:
                 texts[field] = found
                 by_name[each.name] = each
         for name, each in by_name.items():
+            if each.needs and each.needs not in by_name:
+                raise OptionError(f"option {name} needs {each.needs}")
             for other, why in each.excludes.items():
                 if other in by_name:
                     raise OptionError(f"options {other} and {name} exclude each other{why}")

@@ -20,10 +20,11 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from jsproto.client.publish.publish_options import DEFAULT_FLOW
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.bucket_keys import check_bucket, stream_of
 from jsproto.grammar.fast import MAX_FLOW
 from jsproto.grammar.subjects import check_name, check_subject
-from jsproto.grammar.times import parse_timestamp
+from jsproto.grammar.times import instant, parse_timestamp
 from pyspark_jetstream.option_fields import PATH, GivenOptions, OptionError, count, duration, flag, option, option_of
 from pyspark_jetstream.security import checked
 
@@ -35,6 +36,9 @@ LATEST: Final = "latest"
 MARKER: Final = "$spark"
 """The token that tells the subjects of our own markers: ``markerSubject.$spark.QUERY.PARTITION``."""
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+MAX_TRIGGER_DELAY: Final = 900.0  # seconds
+SECONDS: Final = range(10**9, 10**10)
+"""Numbers that are seconds of the years 2001 to 2286. As milliseconds they would be of early 1970."""
 
 
 class Delivery(StrEnum):
@@ -168,9 +172,13 @@ def _times(text: str) -> Times:
 
 def _timestamp(text: str) -> int:
     """Nanoseconds since the epoch, of RFC 3339 or of milliseconds since the epoch."""
-    if text.isdigit():
-        return int(text) * NANOSECONDS_PER_MILLISECOND
-    return parse_timestamp(text)
+    number = int(text) if text.isdigit() else None
+    if number is not None and number in SECONDS:
+        raise LocalProtocolError(f"a number is milliseconds since 1970, and these are seconds: give {number}000")
+    try:
+        return instant(parse_timestamp(text) if number is None else number * NANOSECONDS_PER_MILLISECOND)
+    except LocalProtocolError:
+        raise LocalProtocolError("a number is milliseconds since 1970, and years are 1678 to 2261") from None
 
 
 # -- the connection ----------------------------------------------------------------------------------------------------
@@ -253,12 +261,6 @@ def _subject_of_keys(options: ReadOptions) -> str | None:
     return None if options.kv_keys is None else f"$KV.{options.kv_bucket}.{options.kv_keys}"
 
 
-def _with_bucket(keys: str, options: ReadOptions) -> str:
-    if options.kv_bucket is None:
-        raise OptionError("option kvKeys needs kvBucket")
-    return keys
-
-
 def _by_stream(offsets: Any, options: ReadOptions) -> Any:
     """The same offsets, or times. A bucket may go by its own name."""
     bucket = options.kv_bucket
@@ -320,7 +322,7 @@ class ReadOptions:
         ``starting_offsets``: the sequences to begin with. None: what suits the kind of read.
         ``ending_offsets``: the sequences to end before.
         ``starting_timestamp``, ``ending_timestamp``: nanoseconds since the epoch, of all streams or of each.
-        ``max_trigger_delay``: seconds.
+        ``max_trigger_delay``: seconds. None: ``MAX_TRIGGER_DELAY``.
         ``parallelism``: how many tasks run side by side.
     """
 
@@ -331,7 +333,7 @@ class ReadOptions:
         excludes={"stream": "", "subject": ": kvKeys chooses keys"},
     )  # fmt: skip
     kv_keys: str | None = option(
-        "kvKeys", "the keys of the bucket: one key or pattern", parse=_keys, complete=_with_bucket,
+        "kvKeys", "the keys of the bucket: one key or pattern", parse=_keys, needs="kvBucket",
         form="one key, or one pattern of keys such as orders.*.total",
     )  # fmt: skip
     stream_pattern: str | None = option(
@@ -363,27 +365,27 @@ class ReadOptions:
     )  # fmt: skip
     starting_timestamp_strategy: Strategy = option(
         "startingTimestampStrategy", "or `error`: where a stream has no message from that time on", parse=_strategy,
-        default=Strategy.LATEST, form="latest or error", shown="`latest`",
+        default=Strategy.LATEST, form="latest or error", shown="`latest`", needs="startingTimestamp",
     )  # fmt: skip
     ending_timestamp: Times | None = option(
         "endingTimestamp", "instead, in the same forms. The end is for `read` only, and exclusive", parse=_times,
         form=_TIME, complete=_by_stream, check=[_check_streams], excludes={"endingOffsets": ""},
     )  # fmt: skip
     max_offsets_per_trigger: int | None = count(
-        "maxOffsetsPerTrigger", "messages in a micro-batch: limits count the messages that match `subject`. "
-        "Of each stream that has any it is one at least. On Spark 4.1 the first micro-batch of a query, and "
-        "`availableNow`, take everything", shown="all",
+        "maxOffsetsPerTrigger", "`readStream` only, messages in a micro-batch: limits count the messages that match "
+        "`subject`. Of each stream that has any it is one at least. On Spark 4.1 the first micro-batch of a query, "
+        "and `availableNow`, take everything", shown="all",
     )  # fmt: skip
     max_bytes_per_trigger: int | None = count(
-        "maxBytesPerTrigger", "bytes in a micro-batch, about: by the mean size of all messages of a stream. Where "
-        "later ones are larger it may be several times as large", shown="all",
+        "maxBytesPerTrigger", "`readStream` only, bytes in a micro-batch, about: by the mean size of all messages of a "
+        "stream. Where later ones are larger it may be several times as large", shown="all",
     )  # fmt: skip
     min_offsets_per_trigger: int | None = count(
         "minOffsetsPerTrigger",
-        "messages for which a micro-batch waits, of those that match `subject`",
+        "`readStream` only, messages for which a micro-batch waits, of those that match `subject`",
         shown="none",
     )
-    max_trigger_delay: float = duration("maxTriggerDelay", "how long it waits for them", 900.0, shown="`15m`")
+    max_trigger_delay: float | None = duration("maxTriggerDelay", "how long it waits for them", shown="`15m`")
     read_mode: ReadMode = option(
         "readMode", "or `sourcing`: `readStream` empties a work queue, see above", parse=_read_mode,
         default=ReadMode.DIRECT, form="direct or sourcing", check=[_check_sourcing], shown="`direct`",
@@ -419,6 +421,22 @@ class ReadOptions:
         "pushFilters", "narrow `read` by filters on `seq`, `timestamp` and `subject`. Needs "
         "`spark.sql.python.filterPushdown.enabled`", False,
     )  # fmt: skip
+
+
+def check_read_at_once(options: ReadOptions) -> None:
+    """OptionError for an option that only a streaming read heeds."""
+    limits = {
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "maxBytesPerTrigger": options.max_bytes_per_trigger,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        "maxTriggerDelay": options.max_trigger_delay,
+    }
+    for name, value in limits.items():
+        if value is not None:
+            raise OptionError(
+                f"option {name} is for readStream: give endingOffsets or endingTimestamp to read less, or call limit() "
+                "of the DataFrame"
+            )
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -157,6 +157,11 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
     """A streaming write."""
 
     def __init__(self, schema: StructType, options: WriteOptions, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError(
+                "a streaming query appends: use outputMode('append'). Rows of an aggregate are stored in foreachBatch, "
+                "by store_once of pyspark_jetstream.queries"
+            )
         if options.txn_app_id is not None:
             raise OptionError("options txnAppId and txnVersion are for save: a streaming query has its own")
         super().__init__(schema, options, overwrite)

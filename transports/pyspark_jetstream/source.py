@@ -43,7 +43,14 @@ from pyspark_jetstream.offsets import (
     is_same,
 )
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import EARLIEST, LATEST, ReadMode, ReadOptions
+from pyspark_jetstream.options import (
+    EARLIEST,
+    LATEST,
+    MAX_TRIGGER_DELAY,
+    ReadMode,
+    ReadOptions,
+    check_read_at_once,
+)
 from pyspark_jetstream.origins import attempt_number, task_number
 from pyspark_jetstream.planning import (
     Range,
@@ -205,6 +212,7 @@ class JetStreamReader(Reads, DataSourceReader):
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
+        check_read_at_once(options)
         if options.read_mode is ReadMode.SOURCING:
             raise OptionError("readMode=sourcing is for readStream: read has no commit that could be acknowledged")
 
@@ -479,7 +487,7 @@ class JetStreamStreamReader(StreamReads):
             self._has_match(each, subject, since[each], behind[each]) for each in behind
         ):
             return waited < IDLE_OFFSET_MOVES and not any(is_ageing(self._infos[name], since[name]) for name in behind)
-        if least is None or waited >= self.options.max_trigger_delay:
+        if least is None or waited >= (self.options.max_trigger_delay or MAX_TRIGGER_DELAY):
             return False
         return sum(spans) < least or self._client.request(lambda js: self._matches(js, since, behind)) < least
 
