@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.position import StreamPosition
-from jsproto_io.sync import JetStream
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import JetStream, connect
+from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.offsets import decode_offset
 from pyspark_jetstream.options import read_options
 from pyspark_jetstream.planning import Range
 from pyspark_jetstream.source import Limits, Work, batches
+from tests import servers
 from tests.marks import promise
 from tests.spark.conftest import Made
 from tests.spark.test_tasks import COLUMNS, read
@@ -47,6 +51,26 @@ def test_batches_have_few_bytes(count: int) -> None:
     assert max(batch.nbytes for batch in found) < options.max_bytes + count * 7_000_001 + 1_000
     narrow = StructType([StructField("seq", LongType())])
     assert len([*batches(pieces(sizes, count), wanted, BatchBuilder(narrow, "S", options), options)]) == 1
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_rows_of_none_and_of_seven_million_bytes(server_for: Callable[..., NatsServer], delivery: str) -> None:
+    """Written and read by one task each, from a server that takes such messages."""
+    server = server_for(config=servers.config() + "max_payload: 8MB\n")
+    sizes = [0, 0, 7_000_000, 0, 7_000_000, 7_000_000, 0]
+    with connect(server.url) as nc:
+        config: dict[str, Any] = {"allow_direct": True, "allow_batched": True, "allow_atomic": True}
+        nc.jetstream().create_stream("S", subjects=["s.>"], **config)
+        options = {"servers": server.url, "stream": "S", "delivery": delivery, "markerSubject": "s", "subject": "s.1"}
+        writer: Any = JetStreamDataSource(options).writer(StructType([StructField("data", BinaryType())]), False)
+        data = pa.array([b"%d" % at * size or None for at, size in enumerate(sizes)], pa.binary())
+        assert writer.write(iter([pa.RecordBatch.from_pydict({"data": data})])).rows == len(sizes)
+        reader = JetStreamDataSource({"servers": server.url, "stream": "S", "minPartitions": "1"}).reader(COLUMNS)
+        (only,) = reader.partitions()
+        found = [*reader.read(only)]
+        assert [each for batch in found for each in batch.column("data").to_pylist()] == data.fill_null(b"").to_pylist()
+        assert max(batch.num_rows for batch in found) > 1  # a large one goes with small ones
+        assert max(batch.nbytes for batch in found) < 8 * MIB + 7_001_000
 
 
 def test_a_limit_in_bytes() -> None:

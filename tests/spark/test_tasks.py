@@ -76,6 +76,22 @@ def rows(name: str, first: int, last: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(columns)
 
 
+def test_a_hundred_thousand_subjects(stream: Made, source: Any) -> None:
+    """Each is written once, and read alone or with all others."""
+    name, count = stream(), 100_000
+    subjects = [f"{name}.{n}" for n in range(count)]
+    written = pa.RecordBatch.from_pydict({"subject": subjects, "data": [str(n) for n in range(count)]})
+    batches = (written.slice(at, 10_000) for at in range(0, count, 10_000))
+    assert source(name).writer(WRITTEN, False).write(batches).rows == count
+    for wanted, numbers in ((None, range(count)), (f"{name}.*", range(count)), (f"{name}.77777", [77_777])):
+        reader = source(name, minPartitions=2, **({} if wanted is None else {"subject": wanted})).reader(COLUMNS)
+        parts = reader.partitions()
+        found = pa.Table.from_batches([batch for part in parts for batch in reader.read(part)])
+        assert len(parts) == 2
+        assert found.column("subject").to_pylist() == [subjects[n] for n in numbers]
+        assert found.column("data").to_pylist() == [b"%d" % n for n in numbers]
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
