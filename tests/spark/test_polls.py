@@ -250,7 +250,7 @@ def test_one_answer_does_not_end_a_query(
 def test_a_query_goes_on_without_a_stream(
     js: JetStream, two_streams: tuple[str, str], source: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """It says so once. A stream that comes back is a new one. At its start a stream that it names must be there."""
+    """It says so once. One that is made anew is a new one. At its start a stream that it names must be there."""
     one, other = two_streams
     name, options = options_for(kind, two_streams, failOnDataLoss=False, subject="*.1")
     reader = source(name, **options).streamReader(COLUMNS)
@@ -266,10 +266,12 @@ def test_a_query_goes_on_without_a_stream(
     fill(js, one, 6, 6)
     with pytest.warns(UserWarning, match=f"stream {other} is gone"):
         following = reader.latestOffset(end, None)
-    assert decode_offset(following).keys() == {one}
+    assert decode_offset(following)[other] == decode_offset(end)[other]
     assert read(reader, reader.partitions(end, following)) == []
-    monkeypatch.setattr(planning, "sleep", None)
+    pauses: list[float] = []
+    monkeypatch.setattr(planning, "sleep", pauses.append)
     assert reader.latestOffset(following, None) == following
+    assert pauses == []
     if kind == "named":
         later = source(name, **options).streamReader(COLUMNS)
         with pytest.raises(OptionError, match=f"there is no stream {other}"):
@@ -279,7 +281,36 @@ def test_a_query_goes_on_without_a_stream(
         later.stop()
     js.create_stream(config.name, subjects=config.subjects, allow_direct=True, allow_batched=True)
     fill(js, other, 1, 2)
-    assert read(reader, reader.partitions(following, reader.latestOffset(following, None))) == [1]
+    with pytest.warns(UserWarning, match=f"stream {other} was made anew"):
+        last = reader.latestOffset(following, None)
+    assert read(reader, reader.partitions(following, last)) == [1]
+    reader.stop()
+
+
+@pytest.mark.parametrize("kind", ["named", "pattern", "alone"])
+def test_a_stream_that_was_away_goes_on_where_it_was(
+    js: JetStream, two_streams: tuple[str, str], source: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It is restored, or its disk came later. No row comes twice, and none of it is left out."""
+    one, other = two_streams
+    name, options = options_for("named" if kind == "alone" else kind, two_streams, failOnDataLoss=False)
+    reader = source(other if kind == "alone" else name, **options).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    readable = planning._readable
+    pauses: list[float] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "sleep", pauses.append)
+        patch.setattr(planning, "_readable", lambda stream, *more: None if stream == other else readable(stream, *more))
+        fill(js, one, 6, 6)
+        fill(js, other, 6, 6)
+        with pytest.warns(UserWarning, match=f"stream {other} is gone"):
+            away = reader.latestOffset(end, None)
+        assert read(reader, reader.partitions(end, away)) == ([] if kind == "alone" else [6])
+        assert reader.latestOffset(away, None) == away
+    assert pauses == [rules.ELECTION]
+    back = reader.latestOffset(away, None)
+    assert read(reader, reader.partitions(away, back)) == [6]
     reader.stop()
 
 

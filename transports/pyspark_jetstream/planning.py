@@ -104,15 +104,15 @@ def wanted_streams(
 ) -> dict[str, StreamInfo]:
     """The streams that are read: those that the options name, or those that match a pattern now. OptionError.
 
-    ``known``: those that a query has read. One that is gone is left out. Others that the options name must be there
-    when it begins (``is_begin``).
+    ``known``: those that a query has read. One that is gone is left out. Those that the options name must be there when
+    it begins (``is_begin``).
     """
     names: Sequence[str] = options.streams
     if options.stream_pattern is not None:
         listed = {*js.stream_names(), *known}
         names = sorted(name for name in listed if re.fullmatch(options.stream_pattern, name))
     found = look_up_all(js, names, known)
-    missing = [name for name in names if name not in found and name not in known]
+    missing = [name for name in names if name not in found]
     if missing and options.stream_pattern is None and is_begin:
         raise _no_stream(missing[0])
     return found
@@ -210,8 +210,13 @@ def end_position(info: StreamInfo) -> StreamPosition:
 
 
 def ended_at(info: StreamInfo) -> int | None:
-    """When the stream ended there: what follows is younger. None: unknown, as in a mirror, whose messages are older."""
-    return info.ts if info.config.mirror is None else None
+    """What follows was stored later than this. None: unknown, as in a mirror, whose messages are older.
+
+    A leader that was replaced may have told its past.
+    """
+    if info.ts is None or info.config.mirror is not None:
+        return None
+    return info.ts - round(rule.ELECTION * 1e9)
 
 
 def position_at(js: JetStream, info: StreamInfo, seq: int) -> StreamPosition:

@@ -69,8 +69,9 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
     while at < hi:
         try:
             if not is_proved:
+                asked = monotonic()
                 hi, spared = _proved_end(js, wanted, options)
-                if_dropped, until = ("skip", monotonic() + spared) if spared else ("error", inf)
+                if_dropped, until = ("skip", asked + spared) if spared else ("error", inf)
                 is_proved = True
                 continue
             for columns in _pages(js, wanted, at, hi, options, if_dropped):
@@ -86,10 +87,11 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
                 yield columns
             if at >= hi:
                 return
+            if monotonic() < until:
+                columns = _of_leader(js, wanted, at, hi, if_dropped)
             if monotonic() >= until:  # what is gone from here on may have been old enough
                 is_proved = False
                 continue
-            columns = _of_leader(js, wanted, at, hi, if_dropped)
             if not columns.seqs:
                 return
             at = columns.seqs[-1] + 1

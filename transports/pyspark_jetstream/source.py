@@ -285,6 +285,8 @@ class JetStreamStreamReader(StreamReads):
         self._nothing_before: dict[str, StreamPosition] = {}  # no message from the offset to there matches
         self._ended: dict[str, tuple[StreamPosition, int | None]] = {}  # where a stream was seen to end, and when
         self._infos: dict[str, StreamInfo] = {}  # as last seen
+        self._gone: Collection[str] = ()  # streams of the offset that were not there then, and loss may be passed over
+        self._is_begin = True  # the streams have not been seen yet
         self._seen_at = monotonic()  # when that was
         self._pause = 0.0  # seconds until they are looked at again
 
@@ -328,7 +330,12 @@ class JetStreamStreamReader(StreamReads):
         self._refresh_infos(since)
         if self.options.stream_pattern is None:
             check_streams(since, self.options.streams)
-        report_gone(self.options, since.keys() - self._infos.keys())
+        gone = since.keys() - self._infos.keys()
+        report_gone(self.options, gone - {*self._gone})
+        self._gone = gone
+        for name, info in self._infos.items():
+            if name in since and is_at(since[name], end_position(info)):
+                self._ended[name] = since[name], ended_at(info)
         if self._until is None and self._is_too_early(since, self._ends()):
             return begin
         limits = self._limits(start is None, limit)
@@ -351,20 +358,9 @@ class JetStreamStreamReader(StreamReads):
     ) -> tuple[dict[str, StreamPosition], dict[str, StreamPosition], SplitPlan]:
         """Where the next micro-batch begins, where it ends, and how it is split. DataLossError.
 
-        A stream that came back shorter, or was made anew, begins elsewhere from here on, however often the micro-batch
-        is planned. What its front has dropped is looked at when it is planned.
+        A stream that is gone keeps its place: it may come back.
         """
-        begins: dict[str, StreamPosition] = {}
-        for name, info in self._infos.items():
-            if name not in since:
-                begins[name] = position_at(js, info, first_of(info) - 1)
-            elif is_at(since[name], end_position(info)):  # idle: there is nothing to prove it for
-                begins[name] = since[name]
-                self._ended[name] = since[name], ended_at(info)
-            else:
-                begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
-                if self._until is not None and not is_at(begins[name], since[name]):
-                    self._until[name] = end_position(self._infos[name])
+        begins = self._next_begins(js, since)
         latest = self._ends() if self._until is None else {**since, **self._until}  # one may have been overlooked
         latest = {name: place for name, place in latest.items() if name in begins}
         is_limited = limits != (None, None)
@@ -387,7 +383,26 @@ class JetStreamStreamReader(StreamReads):
         plan = self.split_plan
         if any(work.ahead is not None for work in works.values()):
             plan = plan.among(sum(ends[name].seq - begins[name].seq for name in ends), sum(shares.values()))
-        return begins, ends, plan
+        left = {name: since[name] for name in self._gone}
+        return begins | left, ends | left, plan
+
+    def _next_begins(self, js: JetStream, since: Mapping[str, StreamPosition]) -> dict[str, StreamPosition]:
+        """Where the next micro-batch begins in the streams that are there. DataLossError.
+
+        A stream that came back shorter, or was made anew, begins elsewhere from here on, however often the micro-batch
+        is planned. What its front has dropped is looked at when it is planned.
+        """
+        begins: dict[str, StreamPosition] = {}
+        for name, info in self._infos.items():
+            if name not in since:
+                begins[name] = position_at(js, info, first_of(info) - 1)
+            elif is_at(since[name], end_position(info)):  # idle: there is nothing to prove it for
+                begins[name] = since[name]
+            else:
+                begins[name], self._infos[name] = begin_at(js, info, since[name], self.options, front=False)
+                if self._until is not None and not is_at(begins[name], since[name]):
+                    self._until[name] = end_position(self._infos[name])
+        return begins
 
     def _filter(self, info: StreamInfo) -> str | None:
         """The subject, if it leaves anything of the stream out."""
@@ -398,7 +413,8 @@ class JetStreamStreamReader(StreamReads):
     ) -> Work:
         """What a stream has after ``begin``, up to ``end``. Where all is wanted, holes matter to limits alone."""
         span, subject, size = max(end.seq - begin.seq, 0), self._filter(info), mean_size(info)
-        if not span or (subject is None and not (is_limited and has_holes(info))):
+        is_whole = begin.seq + 1 >= first_of(info) and not has_holes(info)
+        if not span or (subject is None and (is_whole or not is_limited)):
             return Work(span, span, size * span)
         ahead = look_ahead(js, info, subject, begin.seq + 1)
         count = ahead.matches - look_ahead(js, info, subject, end.seq + 1).matches
@@ -432,6 +448,7 @@ class JetStreamStreamReader(StreamReads):
         self._begun = end
         if since == until:  # a query that begins again, before 4.2
             return []
+        report_gone(self.options, since.keys() - until.keys())  # the same
         self._moved_at = monotonic()
         return self._client.request(lambda js: self._planned(js, since, until, decode_split_plan(end)))
 
@@ -464,8 +481,9 @@ class JetStreamStreamReader(StreamReads):
 
     def _refresh_infos(self, known: Collection[str] = ()) -> None:
         """Ask for the state of the streams, of all at once. The query has ``known`` some of them."""
-        is_begin = not self._infos
-        self._infos = self._client.request(lambda js: wanted_streams(js, self.options, known, is_begin=is_begin))
+        here = {*known} - {*self._gone}
+        self._infos = self._client.request(lambda js: wanted_streams(js, self.options, here, is_begin=self._is_begin))
+        self._is_begin = False
         self._seen_at = monotonic()
 
     def _is_too_early(self, since: Mapping[str, StreamPosition], latest: Mapping[str, StreamPosition]) -> bool:
@@ -473,7 +491,7 @@ class JetStreamStreamReader(StreamReads):
 
         Where nothing matches an offset moves all the same, now and then, so that retention does not pass it.
         """
-        if since.keys() != latest.keys():
+        if latest.keys() - since.keys():
             return False
         waited = monotonic() - self._moved_at
         behind = {name: place for name, place in latest.items() if not is_at(since[name], place)}

@@ -97,8 +97,8 @@ def reach(js: JetStream, info: StreamInfo, subject: str | None, hi: int, ahead: 
         if count > most:
             high, beyond = guess, count
         else:
-            low, inside = min(there.first or hi, hi), count  # nothing between is wanted
-    return low
+            low, inside = there.first or hi, count  # nothing between is wanted
+    return min(low, hi)
 
 
 def measured(js: JetStream, info: StreamInfo, tasks: Sequence[Range]) -> list[Range]:
