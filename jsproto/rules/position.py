@@ -64,12 +64,14 @@ LOOKS: Final = frozenset({Verdict.LOOK, Verdict.LOOK_BACK})
 
 @event
 class StreamFacts:
-    """What a stream's leader says of the stream.
+    """What a stream's leader says of the stream. Times are in nanoseconds since the epoch, and None is unknown.
 
-    Attributes: ``identity``, ``first_seq``, ``last_seq``, ``last_time`` (of the last message, deleted or not; None:
-    there never was one), ``drops_front`` (whether a later beginning means that messages were lost), ``since`` (a time
-    before all of its messages; None: unknown), ``young`` (when age alone drops the front: what was stored from then on
-    is too young for it; None: unknown, or else). Times are in nanoseconds since the epoch.
+    Attributes:
+        ``identity``, ``first_seq``, ``last_seq``: as the state has them.
+        ``last_time``: when its last message was stored, deleted or not. None: there never was one.
+        ``drops_front``: whether a later beginning means that messages were lost.
+        ``since``: a time before all of its messages.
+        ``young``: where age alone drops the front, the time from which messages are too young for that.
     """
 
     identity: str | None

@@ -245,6 +245,19 @@ def test_one_answer_does_not_end_a_query(
     js.create_stream(other)
 
 
+def test_a_stream_that_has_left_the_offset_is_told(two_streams: tuple[str, str], source: Any) -> None:
+    """As before Spark 4.2, where a query that begins again says its end without its offset."""
+    one, other = two_streams
+    name, options = options_for("pattern", two_streams)
+    reader = source(name, **options).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    shorter = {**end, "streams": {one: end["streams"][one]}}
+    with pytest.raises(DataLossError, match=f"stream {other} is gone"):
+        reader.partitions(end, shorter)
+    reader.stop()
+
+
 @promise("`failOnDataLoss=false` goes on with what is there.")
 @pytest.mark.parametrize("kind", ["named", "pattern"])
 def test_a_query_goes_on_without_a_stream(

@@ -265,6 +265,12 @@ def test_where_so_many_match(seqs: set[int], begin: int, most: int) -> None:
     assert len(questions) <= 1 + sparse.PROBES
 
 
+def test_an_end_is_within_what_was_asked_for() -> None:
+    """Though the replica that counted had a message after it alone."""
+    nothing_asked: Any = None
+    assert reach(nothing_asked, nothing_asked, None, 10, Ahead(20, 5), 1) == 10
+
+
 def test_tasks_by_what_matches() -> None:
     plan = SplitPlan(4, 100)
     assert plan.among(1_000, 1_000) == plan

@@ -285,7 +285,7 @@ class JetStreamStreamReader(StreamReads):
         self._nothing_before: dict[str, StreamPosition] = {}  # no message from the offset to there matches
         self._ended: dict[str, tuple[StreamPosition, int | None]] = {}  # where a stream was seen to end, and when
         self._infos: dict[str, StreamInfo] = {}  # as last seen
-        self._gone: Collection[str] = ()  # streams of the offset that were not there then, and loss may be passed over
+        self._gone: set[str] = set()  # streams of the offset that were not there then, and loss may be passed over
         self._is_begin = True  # the streams have not been seen yet
         self._seen_at = monotonic()  # when that was
         self._pause = 0.0  # seconds until they are looked at again
@@ -331,7 +331,7 @@ class JetStreamStreamReader(StreamReads):
         if self.options.stream_pattern is None:
             check_streams(since, self.options.streams)
         gone = since.keys() - self._infos.keys()
-        report_gone(self.options, gone - {*self._gone})
+        report_gone(self.options, gone - self._gone)
         self._gone = gone
         for name, info in self._infos.items():
             if name in since and is_at(since[name], end_position(info)):
@@ -448,7 +448,7 @@ class JetStreamStreamReader(StreamReads):
         self._begun = end
         if since == until:  # a query that begins again, before 4.2
             return []
-        report_gone(self.options, since.keys() - until.keys())  # the same
+        report_gone(self.options, since.keys() - until.keys())  # one that was gone then
         self._moved_at = monotonic()
         return self._client.request(lambda js: self._planned(js, since, until, decode_split_plan(end)))
 
@@ -481,7 +481,7 @@ class JetStreamStreamReader(StreamReads):
 
     def _refresh_infos(self, known: Collection[str] = ()) -> None:
         """Ask for the state of the streams, of all at once. The query has ``known`` some of them."""
-        here = {*known} - {*self._gone}
+        here = {*known} - self._gone
         self._infos = self._client.request(lambda js: wanted_streams(js, self.options, here, is_begin=self._is_begin))
         self._is_begin = False
         self._seen_at = monotonic()
